@@ -99,7 +99,7 @@ var checks = []Check{
 	{"queue.no-delivery-limit", Warning, "a message that crashes its consumer is redelivered without end, before all others"},
 	{"queue.limit-drops", Warning, "a message that was returned too often is dropped"},
 	{"queue.letters-limit", Critical, "from RabbitMQ 4.0 on a quorum queue without its own limit drops a message after 20 deliveries; from 4.3 on a dead letter keeps the count of the queue in which it died, so that one more delivery can be the last"},
-	{"queue.resting-limit", Warning, "each time a failed message is listed counts as a delivery, and after the limit it is dropped"},
+	{"queue.failed-limit", Warning, "each time a failed message is listed counts as a delivery, and after the limit it is dropped"},
 	{"queue.lossy-dead-letters", Warning, "a classic queue dead-letters without waiting for a confirm, and so does a quorum queue unless it is set to at-least-once: what is on its way when a node dies is lost"},
 	{"queue.strategy-ignored", Warning, "at-least-once dead-lettering needs x-overflow reject-publish; without it RabbitMQ uses at-most-once, and reports that only in its log"},
 	{"queue.dead-letter-nowhere", Critical, "dead letters that are unroutable are dropped, or, with at-least-once, stay and block the queue"},

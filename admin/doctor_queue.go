@@ -111,7 +111,7 @@ func (c *checkup) deliveryLimit(q topology.LiveQueue, r role) {
 			} else if c.chart.shared[q.Name] {
 				fix = "set delivery-limit 1000000000 in a policy for it"
 			}
-			c.find("queue.resting-limit", q.Object(), fix, "it drops a message after %d deliveries%s", limit, byDefault)
+			c.find("queue.failed-limit", q.Object(), fix, "it drops a message after %d deliveries%s", limit, byDefault)
 		}
 	case r == roleDelay:
 	case !set && (r == roleConsumed || q.Consumers > 0):

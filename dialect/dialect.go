@@ -1,4 +1,4 @@
-// Package dialect knows the databases that outbox and inbox work with, and the tables that rehop has in each.
+// Package dialect describes the databases that outbox and inbox work with: their SQL, rehop's tables in each, and their migrations.
 package dialect
 
 import (
@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Dialect is the SQL of a kind of database. All times in rehop's tables are whole microseconds since 1970 by the database's clock.
+// Dialect is a kind of database. There is no default: choose the one that your *sql.DB is connected to. All times in rehop's tables are
+// microseconds since 1970, by the database's clock.
 type Dialect string
 
 // The dialects.
@@ -17,7 +18,7 @@ const (
 	SQLite   Dialect = "sqlite"   // SQLite 3.35 and later
 )
 
-// Check says whether it is one of the dialects.
+// Check returns an error if d is not one of the dialects.
 func (d Dialect) Check() error {
 	switch d {
 	case Postgres, MySQL, SQLite:
@@ -26,7 +27,7 @@ func (d Dialect) Check() error {
 	return fmt.Errorf("dialect %q must be dialect.Postgres, dialect.MySQL or dialect.SQLite", string(d))
 }
 
-// Bind turns each ? of a query into what the database takes for an argument.
+// Bind replaces each ? of a query with the database's own placeholder for an argument.
 func (d Dialect) Bind(query string) string {
 	if d != Postgres {
 		return query
@@ -44,7 +45,7 @@ func (d Dialect) Bind(query string) string {
 	}
 }
 
-// Now is when the statement began. An index can be searched by it.
+// Now is an SQL expression for the time at which the statement began. A comparison with it can use an index.
 func (d Dialect) Now() string {
 	switch d {
 	case Postgres:

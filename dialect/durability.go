@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -9,10 +10,10 @@ import (
 	"strings"
 )
 
-// ErrNotDurable means that a database's settings allow a crash to lose what was committed.
+// ErrNotDurable means that a database's settings let a crash lose committed transactions.
 var ErrNotDurable = errors.New("the database does not keep what was committed")
 
-// Weakness is a setting by which a database can lose what it has reported as committed.
+// Weakness is a setting with which a database can lose transactions that it reported as committed.
 type Weakness struct {
 	Setting string // the name of the setting
 	Value   string
@@ -24,8 +25,8 @@ func (w Weakness) String() string {
 	return fmt.Sprintf("%s=%s: %s; %s", w.Setting, w.Value, w.Loses, w.Fix)
 }
 
-// Durability reads the settings of a server, as one connection of a pool sees them, and returns those by which a crash can lose
-// committed transactions: messages with the data they were written with, and effects of messages that were acked.
+// Durability reads the settings of a server, as one connection of the pool sees them, and returns those that let a crash lose committed
+// transactions: messages in the outbox with the data they belong to, and the changes of messages that were acked.
 func (d Dialect) Durability(ctx context.Context, db *sql.DB) ([]Weakness, error) {
 	if err := d.Check(); err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func (d Dialect) Durability(ctx context.Context, db *sql.DB) ([]Weakness, error)
 		Postgres: postgresDurability, MySQL: mysqlDurability, SQLite: sqliteDurability,
 	}[d]
 	var weak []Weakness
-	err = patiently(ctx, func() (err error) { // SQLite refuses while another program changes the journal
+	err = retryLocked(ctx, func() (err error) { // SQLite refuses while another program changes the journal
 		weak, err = read(ctx, conn)
 		return err
 	}, d == SQLite)
@@ -49,8 +50,8 @@ func (d Dialect) Durability(ctx context.Context, db *sql.DB) ([]Weakness, error)
 	return weak, nil
 }
 
-// CheckDurable logs a warning for each weakness, or returns ErrNotDurable if durability is required. The default logger is
-// slog.Default().
+// CheckDurable calls Durability and logs a warning for each weakness. If durability is required, it returns ErrNotDurable instead. A nil
+// logger is slog.Default().
 func (d Dialect) CheckDurable(ctx context.Context, db *sql.DB, required bool, logger *slog.Logger) error {
 	weak, err := d.Durability(ctx, db)
 	if err != nil || len(weak) == 0 {
@@ -63,11 +64,8 @@ func (d Dialect) CheckDurable(ctx context.Context, db *sql.DB, required bool, lo
 		}
 		return fmt.Errorf("%w: %s", ErrNotDurable, strings.Join(all, "; "))
 	}
-	if logger == nil {
-		logger = slog.Default()
-	}
 	for _, w := range weak {
-		logger.WarnContext(ctx, "rehop: the database can lose committed messages", "setting", w.Setting, "value", w.Value, "loses", w.Loses, "fix", w.Fix)
+		cmp.Or(logger, slog.Default()).WarnContext(ctx, "rehop: the database can lose committed messages", "setting", w.Setting, "value", w.Value, "loses", w.Loses, "fix", w.Fix)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func split(script string) []string {
 	return all
 }
 
-// Newest is the version of the tables that this program knows.
+// Newest returns the version of the tables that this program needs.
 func (d Dialect) Newest() int {
 	all, err := d.migrations(Tables{})
 	if err != nil || len(all) == 0 {
@@ -88,7 +88,7 @@ func (d Dialect) Newest() int {
 	return all[len(all)-1].version
 }
 
-// Migrate brings the tables with the default names to the newest version: see [Migration].
+// Migrate brings the tables with the default names to the newest version. See [Migration.Run].
 func (d Dialect) Migrate(ctx context.Context, db *sql.DB) error {
 	return Migration{Dialect: d}.Run(ctx, db)
 }
@@ -101,14 +101,14 @@ func (d Dialect) Version(ctx context.Context, db *sql.DB) (int, error) {
 	return Migration{Dialect: d}.Version(ctx, db)
 }
 
-// Migration creates rehop's tables in a database and brings them to the newest version.
+// Migration creates rehop's tables in a database, or brings them to the newest version.
 type Migration struct {
-	// Dialect of the database.
+	// Dialect is the kind of database. Required.
 	Dialect Dialect
-	// Tables are the names of the tables. Default: rehop_outbox and so on.
+	// Tables are the names of rehop's tables. Default: rehop_outbox and so on.
 	Tables Tables
-	// RequireDurable has Run return ErrNotDurable if the server's settings allow a crash to lose what was committed; see
-	// [Dialect.Durability]. Default: Run logs a warning.
+	// RequireDurable makes Run return ErrNotDurable, and change nothing, if the server's settings let a crash lose committed
+	// transactions; see [Dialect.Durability]. Default: Run logs a warning.
 	RequireDurable bool
 	// Logger receives that warning. Default: slog.Default().
 	Logger *slog.Logger
@@ -123,8 +123,8 @@ func (m Migration) recordVersion(version int) string {
 	return fmt.Sprintf("INSERT INTO %s (version, applied) VALUES (%d, %s)", m.Tables.Name(m.Dialect, "migration"), version, m.Dialect.Now())
 }
 
-// SQL returns a script that brings the tables from a version to the newest one, for those who apply migrations with another tool; 0 is
-// a database without the tables. Between two versions it may have statements with CONCURRENTLY, which must run outside of a transaction.
+// SQL returns a script that brings the tables from a version to the newest one, for use with your own migration tool. Version 0 is a
+// database without the tables. Statements with CONCURRENTLY must run outside of a transaction.
 func (m Migration) SQL(after int) (string, error) {
 	all, err := m.Dialect.migrations(m.Tables)
 	if err != nil {
@@ -150,7 +150,7 @@ func (m Migration) SQL(after int) (string, error) {
 	return script.String(), nil
 }
 
-// Version is the version of the tables in a database, 0 if there are none.
+// Version returns the version of the tables in a database, or 0 if there are none.
 func (m Migration) Version(ctx context.Context, db *sql.DB) (int, error) {
 	if err := m.Tables.Check(m.Dialect); err != nil {
 		return 0, err
@@ -163,14 +163,19 @@ func (m Migration) Version(ctx context.Context, db *sql.DB) (int, error) {
 	return m.version(ctx, conn)
 }
 
-func (m Migration) version(ctx context.Context, conn *sql.Conn) (int, error) {
-	bare, schema := m.Tables.Bare("migration"), "DATABASE()"
+// mysqlSchema is an SQL expression for the database that has the tables.
+func (m Migration) mysqlSchema() string {
 	if m.Tables.Schema != "" {
-		schema = "'" + m.Tables.Schema + "'"
+		return "'" + m.Tables.Schema + "'"
 	}
+	return "DATABASE()"
+}
+
+func (m Migration) version(ctx context.Context, conn *sql.Conn) (int, error) {
+	bare := m.Tables.Bare("migration")
 	tables := map[Dialect]string{
 		Postgres: "SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('" + m.Tables.Name(m.Dialect, "migration") + "')",
-		MySQL:    "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = " + schema + " AND table_name = '" + bare + "'",
+		MySQL:    "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = " + m.mysqlSchema() + " AND table_name = '" + bare + "'",
 		SQLite:   "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = '" + bare + "'",
 	}
 	var there, version int
@@ -184,8 +189,8 @@ func (m Migration) version(ctx context.Context, conn *sql.Conn) (int, error) {
 	return version, nil
 }
 
-// Run brings the tables to the newest version. Many programs can call it at the same time. It does nothing if there is nothing to do,
-// also in a database whose tables are newer than this program.
+// Run brings the tables to the newest version. Several programs can call it at the same time. It does nothing if the tables have that
+// version, or a newer one.
 func (m Migration) Run(ctx context.Context, db *sql.DB) error {
 	all, err := m.Dialect.migrations(m.Tables)
 	if err != nil {
@@ -202,7 +207,7 @@ func (m Migration) Run(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	defer conn.Close()
-	// Without a lock first: most programs find that nothing is to be done.
+	// Without a lock first: in most cases there is nothing to do.
 	newest := all[len(all)-1].version
 	for tries := 1; ; tries++ {
 		at, err := m.version(ctx, conn)
@@ -226,14 +231,14 @@ func (m Migration) Run(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-// A statement that waits for a lock on a table makes all others wait behind it. So it waits for a moment only, and is tried again after
-// a pause in which the others come to their turn.
+// A statement that waits for a lock on a table makes all others wait behind it. So it waits for a moment only, and is retried after a
+// pause in which the others can run.
 const (
 	lockTries = 60
 	lockPause = time.Second
 )
 
-// isLocked reports whether a migration has failed because a transaction is using a table.
+// isLocked reports whether a migration failed because a transaction is using a table.
 func (m Migration) isLocked(err error) bool {
 	if err == nil {
 		return false
@@ -294,14 +299,14 @@ func (m Migration) do(ctx context.Context, conn *sql.Conn, step migration) error
 	return nil
 }
 
-// isRepeated reports whether a statement has failed because an earlier, interrupted migration has run it: on MySQL each statement that
-// changes a table is committed at once. The errors are "duplicate column" and "duplicate key name".
+// isRepeated reports whether a statement failed because an earlier, interrupted migration ran it: on MySQL each statement that changes a
+// table is committed at once. The errors are "duplicate column" and "duplicate key name".
 func (m Migration) isRepeated(err error) bool {
 	return m.Dialect == MySQL && (strings.Contains(err.Error(), "Error 1060") || strings.Contains(err.Error(), "Error 1061"))
 }
 
-// applyApart applies a migration outside of a transaction while another connection has the lock. A lock of the session would not do: a
-// proxy such as pgbouncer gives each transaction another session.
+// applyApart applies a migration outside of a transaction while another connection holds the lock. A session lock would not work: a proxy
+// such as pgbouncer gives each transaction another session.
 func (m Migration) applyApart(ctx context.Context, db *sql.DB, locker *sql.Conn, step *migration) error {
 	return m.exclusively(ctx, locker, func() error {
 		conn, err := db.Conn(ctx)
@@ -316,23 +321,19 @@ func (m Migration) applyApart(ctx context.Context, db *sql.DB, locker *sql.Conn,
 	})
 }
 
-// migrationLock sets the advisory lock of migrations apart from those of others.
+// migrationLock is the number of the advisory lock of migrations.
 const migrationLock = "7308604759847661669"
 
-// exclusively calls f while nobody else migrates. Where the database can undo a migration, an error of f does so; elsewhere each
-// statement can be repeated.
+// exclusively calls f while no other program migrates. If f returns an error, its changes are rolled back where the database can do that;
+// elsewhere each statement can be repeated.
 func (m Migration) exclusively(ctx context.Context, conn *sql.Conn, f func() error) (err error) {
 	begin, commit, rollback := []string{"BEGIN IMMEDIATE"}, "COMMIT", "ROLLBACK"
 	switch m.Dialect {
 	case Postgres:
-		// Whatever the default is: it has to see what others have done while it waited for them.
+		// Not the default level: this transaction must see what others did while it waited for them.
 		begin = []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT pg_advisory_xact_lock(" + migrationLock + ")", "SET LOCAL lock_timeout = '300ms'"}
 	case MySQL:
-		schema := "DATABASE()"
-		if m.Tables.Schema != "" {
-			schema = "'" + m.Tables.Schema + "'"
-		}
-		lock := "CONCAT('rehop ', SHA2(" + schema + ", 224))"
+		lock := "CONCAT('rehop ', SHA2(" + m.mysqlSchema() + ", 224))"
 		begin, commit = []string{"SET SESSION lock_wait_timeout = 1"}, "DO RELEASE_LOCK("+lock+")"
 		rollback = commit
 		// Also when ctx has ended: the connection goes back to a pool.
@@ -349,7 +350,7 @@ func (m Migration) exclusively(ctx context.Context, conn *sql.Conn, f func() err
 		}
 	}
 	for _, s := range begin {
-		if err := patiently(ctx, func() error { _, err := conn.ExecContext(ctx, s); return err }, m.Dialect == SQLite); err != nil {
+		if err := retryLocked(ctx, func() error { _, err := conn.ExecContext(ctx, s); return err }, m.Dialect == SQLite); err != nil {
 			discard(conn)
 			return fmt.Errorf("lock: %w", err)
 		}
@@ -368,21 +369,21 @@ func (m Migration) exclusively(ctx context.Context, conn *sql.Conn, f func() err
 	return err
 }
 
-// patiently tries again for a while where a database refuses to wait for a lock.
-func patiently(ctx context.Context, try func() error, again bool) error {
-	const tries, patience = 400, 25 * time.Millisecond
+// retryLocked tries again for up to 10 s if the database refuses to wait for a lock.
+func retryLocked(ctx context.Context, try func() error, again bool) error {
+	const tries, interval = 400, 25 * time.Millisecond
 	for n := 1; ; n++ {
 		err := try()
 		if err == nil || !again || n == tries {
 			return err
 		}
-		if pause(ctx, patience) != nil {
+		if pause(ctx, interval) != nil {
 			return err
 		}
 	}
 }
 
-// discard keeps a connection in an unknown state from going back to its pool.
+// discard removes a connection in an unknown state from its pool.
 func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 }

@@ -7,11 +7,10 @@ import (
 	"fmt"
 )
 
-// ErrUnfit is about connections with a setting that outbox and inbox cannot work with.
+// ErrUnfit means that the connections of a pool have a setting that outbox and inbox cannot work with.
 var ErrUnfit = errors.New("connections to the database are not fit for rehop")
 
-// CheckSession says whether the connections of a pool are set up so that outbox and inbox can work with them: ErrUnfit if not. It
-// asks one of them.
+// CheckSession returns ErrUnfit if the connections of a pool have settings that outbox and inbox cannot work with. It asks one of them.
 func (d Dialect) CheckSession(ctx context.Context, db *sql.DB) error {
 	if err := d.Check(); err != nil || d != MySQL {
 		return err
@@ -22,10 +21,10 @@ func (d Dialect) CheckSession(ctx context.Context, db *sql.DB) error {
 	}
 	var faults []error
 	if commits == 0 {
-		faults = append(faults, fmt.Errorf("%w: they have autocommit=0, by which what is done outside of a transaction is never committed: give rehop a pool with autocommit=1", ErrUnfit))
+		faults = append(faults, fmt.Errorf("%w: they have autocommit=0, so statements outside of a transaction are never committed: give rehop a pool with autocommit=1", ErrUnfit))
 	}
 	if safe != 0 {
-		faults = append(faults, fmt.Errorf("%w: they have sql_safe_updates=1, by which the server refuses some of rehop's statements: give rehop a pool with sql_safe_updates=0", ErrUnfit))
+		faults = append(faults, fmt.Errorf("%w: they have sql_safe_updates=1, so the server refuses some of rehop's statements: give rehop a pool with sql_safe_updates=0", ErrUnfit))
 	}
 	return errors.Join(faults...)
 }

@@ -1,19 +1,20 @@
 package dialect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 )
 
-// Tables says where rehop's tables are and how they are called. The zero value is rehop_outbox, rehop_inbox and so on, in the schema
-// that a connection uses by default. Programs that share an outbox or an inbox must use the same Tables.
+// Tables are the names of rehop's tables. The zero value is rehop_outbox, rehop_inbox and so on, in the default schema of a connection.
+// Change it to keep several outboxes or inboxes in one database. Programs that share one must use the same Tables.
 type Tables struct {
-	// Schema is the schema that has the tables; on MySQL, the database. It must exist. SQLite has none. Default: whatever schema or
-	// database the connection uses.
+	// Schema is the schema that has the tables; on MySQL, the database. It must exist. It must be empty on SQLite. Default: the schema or
+	// database of the connection.
 	Schema string
-	// Prefix begins the name of each table and index: lower-case letters, digits and underscores, at most 30. Default: "rehop_".
+	// Prefix is the beginning of the name of each table and index: up to 30 lower-case letters, digits and underscores. Default: "rehop_".
 	Prefix string
 }
 
@@ -27,7 +28,7 @@ var (
 	schemaPattern = regexp.MustCompile(`^[A-Za-z0-9_$-]{1,63}$`)
 )
 
-// Check reports names that a database with this dialect could not have.
+// Check returns an error for names that a database of this dialect cannot have.
 func (t Tables) Check(d Dialect) error {
 	var faults []error
 	if t.Prefix != "" && (len(t.Prefix) > maxPrefix || !prefixPattern.MatchString(t.Prefix)) {
@@ -43,15 +44,10 @@ func (t Tables) Check(d Dialect) error {
 	return errors.Join(faults...)
 }
 
-// Bare is the name of a table or index of rehop's, such as "outbox", without the schema.
-func (t Tables) Bare(name string) string {
-	if t.Prefix == "" {
-		return defaultPrefix + name
-	}
-	return t.Prefix + name
-}
+// Bare returns the name of a table or index in the database, without the schema. The name "outbox" is "rehop_outbox" by default.
+func (t Tables) Bare(name string) string { return cmp.Or(t.Prefix, defaultPrefix) + name }
 
-// Name is the name of a table of rehop's for a statement of the dialect.
+// Name returns the name of a table for a statement of the dialect, with the schema if there is one.
 func (t Tables) Name(d Dialect, table string) string {
 	switch {
 	case t.Schema == "":
@@ -64,7 +60,7 @@ func (t Tables) Name(d Dialect, table string) string {
 
 var placeholder = regexp.MustCompile(`\{(bare )?([a-z_]+)\}`)
 
-// fill puts the names into a migration, where tables are {outbox} and names without a schema {bare outbox_work}.
+// fill replaces the placeholders of a migration: {outbox} is a table, {bare outbox_work} a name without the schema.
 func (t Tables) fill(d Dialect, script string) string {
 	return placeholder.ReplaceAllStringFunc(script, func(found string) string {
 		name := strings.Trim(found, "{}")

@@ -10,7 +10,6 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// begin begins a transaction of the pool.
 func (in Inbox) begin(ctx context.Context) (Transaction, error) {
 	if in.Dialect != dialect.MySQL {
 		return in.DB.BeginTx(ctx, nil)
@@ -20,7 +19,7 @@ func (in Inbox) begin(ctx context.Context) (Transaction, error) {
 		return nil, err
 	}
 	t := &uncommitted{conn: conn, ctx: ctx}
-	if _, err = conn.ExecContext(ctx, impatiently); err == nil {
+	if _, err = conn.ExecContext(ctx, shortLockWait); err == nil {
 		t.Tx, err = conn.BeginTx(ctx, nil)
 	}
 	if err != nil {
@@ -30,30 +29,23 @@ func (in Inbox) begin(ctx context.Context) (Transaction, error) {
 	return t, nil
 }
 
-// impatiently has nothing committed by itself on a connection, and the first statement not wait for long for a copy that is being
-// handled. MariaDB has its own way, and takes the comment for one.
-const impatiently = "SET @rehop_autocommit = @@autocommit, autocommit = 0 /*!80000 , @rehop_lock_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = 1 */"
+// shortLockWait turns autocommit off on a connection, and limits how long the first statement waits for a copy that is being handled.
+// MariaDB limits that in the statement itself, and ignores the comment.
+const shortLockWait = "SET @rehop_autocommit = @@autocommit, autocommit = 0 /*!80000 , @rehop_lock_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = 1 */"
 
-// patiently is the reverse of the latter, for the handler's own statements.
-const patiently = "SET @rehop_lock_wait = @rehop_lock_wait /*!80000 , innodb_lock_wait_timeout = @rehop_lock_wait */"
+// usualLockWait restores how long the handler's own statements wait for locks.
+const usualLockWait = "SET @rehop_lock_wait = @rehop_lock_wait /*!80000 , innodb_lock_wait_timeout = @rehop_lock_wait */"
 
-// uncommitted is a transaction on MySQL behind which nothing is committed by itself. If two transactions wait for each other, the server
-// rolls one of them back, and a handler that takes no notice goes on outside of any transaction: then each statement would be committed
-// at once.
+// uncommitted is a transaction on a MySQL connection without autocommit. If two transactions wait for each other, the server rolls one of
+// them back. A handler that ignores the error would continue outside of any transaction, and autocommit would commit each statement.
 type uncommitted struct {
 	*sql.Tx
 	conn *sql.Conn
 	ctx  context.Context // of the transaction, as the one that database/sql keeps
 }
 
-// patient has the handler's statements wait for locks as long as is usual on this server.
-func (t *uncommitted) patient(ctx context.Context) error {
-	_, err := t.Tx.ExecContext(ctx, patiently)
-	return err
-}
-
-// Commit ends with the transaction's context, also on a connection that has died without a word. The drivers for MySQL know no context when
-// they commit, and would wait until the operating system gives up.
+// Commit ends with the transaction's context, also on a connection that died silently. The MySQL drivers take no context for a commit, and
+// would wait until the operating system gives up.
 func (t *uncommitted) Commit() error {
 	return t.end(func() error {
 		_, err := t.Tx.ExecContext(t.ctx, "COMMIT")
@@ -63,13 +55,13 @@ func (t *uncommitted) Commit() error {
 
 func (t *uncommitted) Rollback() error { return t.end(t.Tx.Rollback) }
 
-// restoreLimit bounds how long a connection may take until it is as it was.
+// restoreLimit bounds how long restoring the settings of a connection may take.
 const restoreLimit = 5 * time.Second
 
-// end ends the transaction, and gives the connection back as it was.
+// end ends the transaction, restores the settings of the connection, and returns it to the pool.
 func (t *uncommitted) end(how func() error) error {
 	if err := how(); err != nil {
-		t.discard() // something may be under way on it, which a change of autocommit would commit
+		t.discard() // a statement may still be running, and a change of autocommit would commit it
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), restoreLimit)
@@ -78,7 +70,7 @@ func (t *uncommitted) end(how func() error) error {
 		t.discard()
 		return nil
 	}
-	_ = t.conn.Close() // which gives it back
+	_ = t.conn.Close() // returns it to the pool
 	return nil
 }
 
@@ -88,7 +80,6 @@ func (t *uncommitted) discard() {
 	_ = t.conn.Close()
 }
 
-// affected is how many rows a statement has changed.
 func affected(result sql.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, err

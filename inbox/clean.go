@@ -9,8 +9,9 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// Clean deletes ids that are older than Keep, every minute and few at a time, until ctx ends. An inbox that handles messages does so by
-// itself unless NoClean is set; more than one program does no harm.
+// Clean deletes ids that are older than Keep, once a minute and in small parts, until ctx ends. Handlers do this as they run unless
+// ManualClean is set. Several programs can run it at the same time. It logs errors of the database and tries again; it returns an error
+// only if a field of the Inbox is invalid.
 func (in Inbox) Clean(ctx context.Context) error {
 	if err := in.validate(); err != nil {
 		return fmt.Errorf("inbox: clean: %w", err)
@@ -18,7 +19,7 @@ func (in Inbox) Clean(ctx context.Context) error {
 	in = in.withDefaults()
 	for {
 		if err := in.cleanOnce(ctx); err != nil && ctx.Err() == nil {
-			in.Logger.Warn("inbox: cannot delete old ids, and tries again", "err", err)
+			in.Logger.Warn("inbox: cannot delete old ids; it keeps trying", "err", err)
 		}
 		if rabbit.Pause(ctx, cleanEvery) != nil {
 			return nil
@@ -29,7 +30,7 @@ func (in Inbox) Clean(ctx context.Context) error {
 const (
 	cleanEvery = time.Minute
 	cleanSome  = 1000
-	cleanPause = 20 * time.Millisecond // lets others use the database
+	cleanPause = 20 * time.Millisecond // lets other programs use the database
 )
 
 func (in Inbox) cleanOnce(ctx context.Context) error {
@@ -47,7 +48,7 @@ func (in Inbox) cleanOnce(ctx context.Context) error {
 	}
 }
 
-// cleanSome deletes some of the oldest ids, and returns how many it has found.
+// cleanSome deletes some of the oldest ids, and returns how many it found.
 func (in Inbox) cleanSome(ctx context.Context) (found int, err error) {
 	rows, err := in.DB.QueryContext(ctx, in.sql().Old(in.Keep, cleanSome))
 	if err != nil {
@@ -70,7 +71,7 @@ func (in Inbox) cleanSome(ctx context.Context) (found int, err error) {
 	return len(old), err
 }
 
-// cleaner has handlers delete old ids now and then, so that nobody has to think of it.
+// cleaner lets handlers delete old ids now and then.
 type cleaner struct {
 	inbox Inbox
 
@@ -80,14 +81,14 @@ type cleaner struct {
 
 const (
 	cleanLimit = 5 * time.Second        // how long a handler's message may wait for its ack because of this
-	cleanSoon  = 100 * time.Millisecond // the pause while there are more
+	cleanSoon  = 100 * time.Millisecond // the pause while there are more ids to delete
 )
 
 // tidy deletes some old ids if it is time to. A message that was handled waits for it.
 func (c *cleaner) tidy(ctx context.Context) {
 	now := time.Now()
 	c.mu.Lock()
-	due := !c.inbox.NoClean && !now.Before(c.next)
+	due := !c.inbox.ManualClean && !now.Before(c.next)
 	if due {
 		c.next = now.Add(cleanEvery)
 	}
@@ -100,7 +101,7 @@ func (c *cleaner) tidy(ctx context.Context) {
 	n, err := c.inbox.cleanSome(ctx)
 	switch {
 	case err != nil:
-		c.inbox.Logger.Warn("inbox: cannot delete old ids, and tries again later", "err", err)
+		c.inbox.Logger.Warn("inbox: cannot delete old ids; it tries again in a minute", "err", err)
 	case n == cleanSome:
 		c.mu.Lock()
 		c.next = time.Now().Add(cleanSoon)

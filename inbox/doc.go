@@ -1,5 +1,5 @@
-// Package inbox has the effects of a message happen once: a handler runs in a transaction in which its consumer and the message's id
-// are written first, so that a copy of the message finds them.
+// Package inbox applies a handler's database changes once per message: the handler runs in a transaction that first records its
+// consumer and the message's id, so that copies of the message are recognized.
 //
 //	in := inbox.Inbox{DB: db, Dialect: dialect.Postgres}
 //	sub, err := client.Subscribe(ctx, rehop.Subscriber{
@@ -11,8 +11,8 @@
 //		}),
 //	})
 //
-// What the handler does through the transaction happens once for each message, also if it publishes to the outbox there. What it does
-// by other means can happen more than once.
+// What the handler does through the transaction happens once for each message. That includes messages that it writes to the outbox
+// there. What it does by other means can happen more than once.
 //
 // The tables come from [dialect.Dialect.Migrate], or from the SQL that [dialect.Dialect.SQL] prints.
 package inbox

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ type handler struct {
 	cleaner  *cleaner
 }
 
-// conflictTries is how often a handler runs at most whose transaction fails because of others at the same time, before that counts as an attempt.
+// conflictTries is how often a handler runs whose transaction conflicts with others, before that counts as an attempt.
 const conflictTries = 5
 
 var conflictBackoff = rabbit.Backoff{Min: 10 * time.Millisecond, Max: 500 * time.Millisecond}
@@ -46,18 +47,15 @@ func (h *handler) Handle(ctx context.Context, d *rehop.Delivery) error {
 	}
 }
 
-// repeats reports whether a handler is run again because its transaction has met others at the same time. A handler that says what is to
-// become of the message has decided.
+// repeats reports whether a handler runs again because its transaction conflicted with another one. An error that decides about the
+// message, such as rehop.Permanent, is final.
 func (h *handler) repeats(err error) bool {
 	var decided interface{ Instruction() }
 	return !errors.As(err, &decided) && h.inbox.sql().Retryable(err)
 }
 
 func (h *handler) handleOnce(ctx context.Context, d *rehop.Delivery) error {
-	consumer := h.consumer
-	if consumer == "" {
-		consumer = d.Queue
-	}
+	consumer := cmp.Or(h.consumer, d.Queue)
 	tx, row, err := h.begin(ctx, consumer, d.ID)
 	if err != nil {
 		return err
@@ -70,11 +68,13 @@ func (h *handler) handleOnce(ctx context.Context, d *rehop.Delivery) error {
 	}()
 	if row == known {
 		ended = true
-		// The effect of the copy may be visible and not on disk yet. When this has committed, it is.
+		// The changes of the copy may be visible and not on disk yet. When this commit returns, they are.
 		if err := tx.Commit(); err != nil {
 			return h.blame(ctx, fmt.Errorf("inbox: copy of message %q: commit: %w", d.ID, err))
 		}
-		h.tellDuplicate(ctx, consumer, d)
+		if h.inbox.OnDuplicate != nil {
+			h.inbox.OnDuplicate(ctx, consumer, d)
+		}
 		return nil
 	}
 	err = h.next.Handle(context.WithValue(ctx, transactionKey{}, tx), d)
@@ -93,13 +93,13 @@ func (h *handler) handleOnce(ctx context.Context, d *rehop.Delivery) error {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
-		// It may have been committed anyway. Then the next attempt finds it so.
+		// It may have been committed anyway. Then the next attempt is recognized as a copy.
 		return h.blame(ctx, fmt.Errorf("inbox: commit the transaction of message %q: %w", d.ID, err))
 	}
 	return nil
 }
 
-// confirm finds out whether what was done is still there.
+// confirm checks that the transaction still has what the handler did.
 func (h *handler) confirm(ctx context.Context, tx Transaction, row int64) error {
 	query := h.inbox.sql().StillThere()
 	if query == "" {
@@ -111,7 +111,7 @@ func (h *handler) confirm(ctx context.Context, tx Transaction, row int64) error 
 		return fmt.Errorf("inbox: check that the transaction is still there: %w", err)
 	case n == 0:
 		err := errors.New("inbox: the database rolled the transaction back (a deadlock or a canceled statement), and the handler returned nil; return the error of the statement")
-		if h.inbox.Dialect == dialect.SQLite { // what it did afterwards is committed already, and must not be done again
+		if h.inbox.Dialect == dialect.SQLite { // what the handler did afterwards is committed already, and must not be repeated
 			return rehop.Permanent(err)
 		}
 		return err
@@ -119,8 +119,8 @@ func (h *handler) confirm(ctx context.Context, tx Transaction, row int64) error 
 	return nil
 }
 
-// unlessCommitted is the error of a handler whose transaction was rolled back. On MySQL a handler that changes a table's definition has
-// committed what it did before that, and the message's id with it: the next attempt would be taken for a copy.
+// unlessCommitted returns the error of a handler whose transaction was rolled back. On MySQL a statement that changes a table's definition
+// commits what came before it, and the message's id with it: the next attempt would be taken for a copy.
 func (h *handler) unlessCommitted(ctx context.Context, row int64, err error) error {
 	if h.inbox.Dialect != dialect.MySQL || ctx.Err() != nil {
 		return err
@@ -131,10 +131,10 @@ func (h *handler) unlessCommitted(ctx context.Context, row int64, err error) err
 	return rehop.Permanent(fmt.Errorf("inbox: a statement of the handler has committed its transaction (CREATE, ALTER and the like do that), so it cannot run again; the handler's error: %w", err))
 }
 
-// answerLimit is how long a database may take to answer before it is considered lost.
+// answerLimit is how long a database may take to answer a ping.
 const answerLimit = 5 * time.Second
 
-// blame decides whose fault it is that a transaction could not be ended. If the database does not answer, it is not the message's.
+// blame returns the error of a transaction that could not be ended. If the database does not answer, the message is not to blame.
 func (h *handler) blame(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
@@ -147,25 +147,18 @@ func (h *handler) blame(ctx context.Context, err error) error {
 	return rehop.Unavailable(err)
 }
 
-func (h *handler) tellDuplicate(ctx context.Context, consumer string, d *rehop.Delivery) {
-	if h.inbox.OnDuplicate != nil {
-		h.inbox.OnDuplicate(ctx, consumer, d)
-	}
-}
-
-// Databases end transactions that wait for each other, and those that have waited for too long. As nothing was done yet, it costs
-// nothing to try again.
+// Databases roll back transactions that wait for each other, or for too long. Nothing was done yet, so the handler tries again.
 const beginTries = 3
 
 var beginBackoff = rabbit.Backoff{Min: 20 * time.Millisecond, Max: 200 * time.Millisecond}
 
-// known in place of a row: the message was written down before.
+// known, in place of a row, means that the message was recorded before.
 const known = -1
 
 // errBusy means that another transaction is handling the message.
 var errBusy = errors.New("a copy of the message is being handled")
 
-// begin begins a transaction in which the message is written down, in a row. While a copy is being handled it waits, within MaxWait.
+// begin begins a transaction and records the message in a row. While a copy is being handled it waits, up to MaxWait.
 func (h *handler) begin(ctx context.Context, consumer, id string) (tx Transaction, row int64, err error) {
 	until := time.Now().Add(h.inbox.MaxWait)
 	if deadline, ok := ctx.Deadline(); ok { // the handler needs some of its time
@@ -200,14 +193,14 @@ func (h *handler) tryBegin(ctx context.Context, consumer, id string) (tx Transac
 	if tx, err = h.inbox.Begin(ctx); err != nil {
 		return nil, 0, err
 	}
-	if row, err = h.writeDown(ctx, tx, consumer, id); err != nil {
+	if row, err = h.record(ctx, tx, consumer, id); err != nil {
 		_ = tx.Rollback()
 		return nil, 0, err
 	}
 	return tx, row, nil
 }
 
-func (h *handler) writeDown(ctx context.Context, tx Transaction, consumer, id string) (row int64, err error) {
+func (h *handler) record(ctx context.Context, tx Transaction, consumer, id string) (row int64, err error) {
 	args := []any{consumer, []byte(id)}
 	if h.inbox.Dialect == dialect.Postgres {
 		args = append(args, lockNumber(h.inbox.sql().Table("inbox"), consumer, id))
@@ -224,18 +217,18 @@ func (h *handler) writeDown(ctx context.Context, tx Transaction, consumer, id st
 		}
 		return known, err
 	}
-	if t, ok := tx.(*uncommitted); ok {
-		if err := t.patient(ctx); err != nil {
+	if _, ok := tx.(*uncommitted); ok {
+		if _, err := tx.ExecContext(ctx, usualLockWait); err != nil {
 			return 0, err
 		}
 	}
-	if h.inbox.sql().StillThere() == "" { // the row's number is of no use, and PostgreSQL does not return it
+	if h.inbox.sql().StillThere() == "" { // nobody needs the row's number, and PostgreSQL does not return it
 		return 0, nil
 	}
 	return result.LastInsertId()
 }
 
-// lockNumber is by which number PostgreSQL locks a message while it is being handled.
+// lockNumber is the number of the advisory lock that PostgreSQL holds while a message is being handled.
 func lockNumber(table, consumer, id string) int64 {
 	h := fnv.New64a()
 	for _, part := range []string{table, consumer, id} {

@@ -73,7 +73,7 @@ func (s *scripted) ExecContext(_ context.Context, query string, args ...any) (sq
 	return inserted(!s.known), s.insert
 }
 
-// inserted tells whether a row was changed.
+// inserted is whether a row was changed.
 type inserted bool
 
 func (inserted) LastInsertId() (int64, error) { return 7, nil }
@@ -142,7 +142,7 @@ func TestHandle(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // it pauses between tries
 				db := &c.database
-				in := Inbox{DB: db.pool(t), Dialect: dialect.Postgres, Begin: db.Begin, OnDuplicate: db.OnDuplicate, NoClean: true}
+				in := Inbox{DB: db.pool(t), Dialect: dialect.Postgres, Begin: db.Begin, OnDuplicate: db.OnDuplicate, ManualClean: true}
 				if c.mysql {
 					in.Dialect = dialect.MySQL
 				}
@@ -181,7 +181,7 @@ func TestHandle(t *testing.T) {
 func TestBusyPostponesBeforeTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &scripted{known: true, rolledBack: true}
-		in := Inbox{DB: db.pool(t), Dialect: dialect.Postgres, Begin: db.Begin, MaxWait: time.Hour, NoClean: true}
+		in := Inbox{DB: db.pool(t), Dialect: dialect.Postgres, Begin: db.Begin, MaxWait: time.Hour, ManualClean: true}
 		handler := in.Middleware("")(rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("the handler has run") }))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -192,10 +192,10 @@ func TestBusyPostponesBeforeTimeout(t *testing.T) {
 	})
 }
 
-// A message that cannot be told from others is not handled, and not tried again.
+// A message without an id is not handled, and not tried again.
 func TestWithoutID(t *testing.T) {
 	db := &scripted{}
-	in := Inbox{DB: &sql.DB{}, Dialect: dialect.SQLite, Begin: db.Begin, NoClean: true}
+	in := Inbox{DB: &sql.DB{}, Dialect: dialect.SQLite, Begin: db.Begin, ManualClean: true}
 	handler := in.Middleware("c")(rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 		t.Error("the handler has run")
 		return nil
@@ -213,7 +213,7 @@ func TestWithoutID(t *testing.T) {
 
 func TestPanicRollsBack(t *testing.T) {
 	db := &scripted{}
-	in := Inbox{DB: &sql.DB{}, Dialect: dialect.SQLite, Begin: db.Begin, NoClean: true}
+	in := Inbox{DB: &sql.DB{}, Dialect: dialect.SQLite, Begin: db.Begin, ManualClean: true}
 	handler := in.Middleware("c")(rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { panic("oh") }))
 	func() {
 		defer func() {

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -13,53 +14,58 @@ import (
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
-// Inbox remembers in a database which messages have had their effects there. It is safe for concurrent use.
+// Inbox records handled messages in a database, so that a handler's changes there are applied once. It is safe for concurrent use.
 type Inbox struct {
-	// DB is the database that the handlers' effects are in.
+	// DB is the database that the handlers write to. Required.
 	DB *sql.DB
-	// Dialect of the database.
+	// Dialect is the kind of database. Required.
 	Dialect dialect.Dialect
-	// Tables are the names of the tables. Default: rehop_inbox and so on.
+	// Tables are the names of rehop's tables. Default: rehop_inbox and so on.
 	Tables dialect.Tables
-	// Begin begins the transaction that a handler runs in. Default: DB.BeginTx, with the database's default isolation; on MySQL with
-	// autocommit=0, so that nothing is committed when the server has ended the transaction because of a deadlock and the handler goes on.
+	// Begin begins the transaction that a handler runs in. Set it to use another isolation level, or the transactions of another library.
+	// Default: DB.BeginTx, with the database's default isolation. On MySQL the default also sets autocommit=0, so that nothing is
+	// committed if the server rolls the transaction back because of a deadlock and the handler continues.
 	Begin func(ctx context.Context) (Transaction, error)
-	// Keep is for how long ids stay in the table. A copy that comes later is handled again, so it must be longer than a message
-	// can be on its way: its whole retry schedule, and as long as you replay failed messages. Default: 30 days.
+	// Keep is how long ids stay in the table. A copy that arrives later is handled again, so Keep must be longer than a message can be
+	// on its way: the whole retry schedule, and as long as you replay failed messages. Default: 30 days.
 	Keep time.Duration
-	// NoClean has the inbox not delete old ids by itself, for a database where only one program may: see Clean. Default: false.
-	NoClean bool
-	// MaxWait is how long a message waits in its worker while a copy of it is being handled, by another process for example, which may
-	// hang. Then it waits on the broker for twice as long, without using an attempt, and the worker is free for others. Default: 5 s.
+	// ManualClean stops handlers from deleting old ids as they run. Set it if only one program may delete them, and call Clean there.
+	// Default: handlers delete them.
+	ManualClean bool
+	// MaxWait is how long a message waits in its worker while a copy of it is being handled, for example by another process, which may
+	// hang. After that the message waits on the broker for twice as long, without using an attempt, and the worker handles other
+	// messages. A message never waits longer than half of its handler's timeout. Default: 5 s.
 	MaxWait time.Duration
-	// OnDuplicate is called for each message that is not handled because a copy of it was, on the
-	// goroutine of its handler, before the message is acked. It must be quick and safe for concurrent
-	// use. Default: none.
+	// OnDuplicate is called for each message that is not handled because a copy of it was, on the goroutine of its handler, before the
+	// message is acked. It must be quick and safe for concurrent use. Default: none.
 	OnDuplicate func(ctx context.Context, consumer string, d *rehop.Delivery)
-	// Logger gets what no caller can be told. Default: slog.Default().
+	// Logger receives errors that cannot be returned to a caller. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Transaction is a transaction that a handler runs in. *sql.Tx is one.
+// Transaction is a transaction that a handler runs in, such as a *sql.Tx.
 type Transaction interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	Commit() error
 	Rollback() error
 }
 
-// Middleware runs handlers in a transaction, once for each message id. It panics if a field of the Inbox is wrong. A message without id goes to the failed queue, because its
-// copies could not be told. If the handler returns nil the transaction is committed; if it returns an error, panics, or the commit
-// fails, it is rolled back and the error decides as usual. A copy that comes while the first is being handled waits for it, at most
-// MaxWait in its worker and then on the broker. A handler whose transaction fails because of others at the same time (a deadlock, a
-// serialization failure) is run again, a few times, before that counts as an attempt. While the
-// database cannot be reached the subscription pauses, as after [rehop.Unavailable], also if it is lost while a handler runs or at
+// Middleware returns a middleware that runs a handler in a transaction, once for each message id.
+//
+// If the handler returns nil, the transaction is committed. If it returns an error, panics, or the commit fails, the transaction is
+// rolled back, and the error decides about the message as usual. If the transaction fails because of other transactions (a deadlock, a
+// serialization failure), the handler runs again, up to 5 times, before that counts as an attempt. While the database cannot be
+// reached, the subscription pauses, as after [rehop.Unavailable]. That includes a database that is lost while a handler runs, or at
 // commit.
 //
-// It cannot be combined with [rehop.Subscriber].Batch, whose messages would share a transaction and
-// have outcomes of their own: Subscribe returns an error.
+// A copy that arrives while the first is being handled waits for it: see MaxWait. A message without an id goes to the failed queue,
+// because its copies could not be recognized.
 //
-// The consumer is what tells several handlers of one message apart that use the same database. Do not change it: all that is
-// remembered is remembered under its name. If it is empty, it is the name of the queue.
+// The consumer distinguishes handlers that use the same database and receive the same message. Do not change it: ids are recorded
+// under its name, and messages that were handled under another name are handled again. Default: the name of the queue.
+//
+// Middleware panics if a field of the Inbox is invalid, or if the consumer has more than 255 bytes. It cannot be combined with
+// [rehop.Subscriber].Batch, whose messages would share a transaction but have different outcomes: Subscribe returns an error.
 func (in Inbox) Middleware(consumer string) rehop.Middleware {
 	if err := in.validate(); err != nil {
 		panic(fmt.Sprintf("inbox: Middleware: %v", err))
@@ -100,27 +106,22 @@ func (in Inbox) withDefaults() Inbox {
 	if in.Begin == nil {
 		in.Begin = in.begin
 	}
-	if in.Keep == 0 {
-		in.Keep = 30 * 24 * time.Hour
-	}
-	if in.MaxWait == 0 {
-		in.MaxWait = 5 * time.Second
-	}
-	if in.Logger == nil {
-		in.Logger = slog.Default()
-	}
+	in.Keep = cmp.Or(in.Keep, 30*24*time.Hour)
+	in.MaxWait = cmp.Or(in.MaxWait, 5*time.Second)
+	in.Logger = cmp.Or(in.Logger, slog.Default())
 	return in
 }
 
 type transactionKey struct{}
 
-// From is the transaction that the handler runs in, or nil outside of a handler with an inbox.
+// From returns the transaction that the handler runs in, or nil if ctx is not the context of a handler with an inbox.
 func From(ctx context.Context) Transaction {
 	tx, _ := ctx.Value(transactionKey{}).(Transaction)
 	return tx
 }
 
-// Tx is From for handlers of an inbox whose Begin is not set.
+// Tx returns the transaction that the handler runs in as a *sql.Tx. It returns nil if ctx is not the context of a handler with an inbox,
+// or if the inbox has a Begin that returns another type: use From then.
 func Tx(ctx context.Context) *sql.Tx {
 	switch tx := From(ctx).(type) {
 	case *sql.Tx:

@@ -9,7 +9,7 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// batch is messages that are published together.
+// batch is a set of messages that are published together.
 type batch struct {
 	relay    *run
 	term     *term
@@ -19,42 +19,42 @@ type batch struct {
 	fates    []fate          // of the rows
 	parts    []*part
 	bytes    int
-	late     []*sending // of which some outcomes are not known yet
-	undone   []undone   // outcomes whose rows somebody has locked
+	late     []*sending // with outcomes that are not known yet
+	undone   []undone   // outcomes whose rows are locked
 
-	trouble bool // the broker was away
+	trouble bool // the broker was unreachable
 	report  Batch
 }
 
-// part is what a lane has in a batch.
+// part is the part of a batch that belongs to one lane.
 type part struct {
 	lane       *lane
-	lease      *holding      // under which the lane was looked at
+	lease      *holding      // under which the lane was read
 	begin, end int           // in rows
 	last       int64         // the place of its last row
 	next       int64         // see mark
 	epoch      int           // of the lane
 	cleared    bool          // nothing is left of it
-	holds      time.Duration // for how long some of its keys are held back
-	undone     []undone      // outcomes whose rows somebody has locked
+	holds      time.Duration // how long some of its keys are held back
+	undone     []undone      // outcomes whose rows are locked
 }
 
-// fate is what becomes of a row.
+// fate is the outcome of a row.
 type fate struct {
 	verdict verdict
 	err     error
-	wait    time.Duration // if it is postponed
+	wait    time.Duration // until the next attempt
 	untried bool          // it was not sent
 }
 
 type verdict int
 
 const (
-	left      verdict = iota // it stays as it is
+	left      verdict = iota // unchanged
 	published                // the broker has it
-	postponed                // it is tried again later
-	aside                    // it waits for a person
-	vanished                 // it was deleted meanwhile
+	retry                    // waits for its next attempt
+	aside                    // set aside
+	vanished                 // was deleted in the meantime
 )
 
 func newBatch(r *run, t *term) *batch { return &batch{relay: r, term: t, began: time.Now()} }
@@ -66,13 +66,12 @@ func (b *batch) add(l *lane, rows []row, bytes int, next int64) {
 	b.bytes += bytes
 }
 
-// addUndone has the batch write outcomes of a lane that could not be written before. One of them may hold a key back: what the lane has
-// learned while messages of the key waited for that does not count afterwards.
+// addUndone lets the batch write outcomes of a lane that could not be written before. One of them may hold a key back: what the lane
+// learned while messages of the key waited is not valid afterwards.
 func (b *batch) addUndone(l *lane) {
 	b.parts = append(b.parts, &part{lane: l, lease: l.lease, undone: l.undone, epoch: l.epoch})
 }
 
-// shards are those that the rows are of.
 func (b *batch) shards() []int {
 	var all []int
 	for _, p := range b.parts {
@@ -83,7 +82,7 @@ func (b *batch) shards() []int {
 	return all
 }
 
-// run publishes the batch, and writes down what became of it.
+// run publishes the batch, and writes the outcomes to the table.
 func (b *batch) run(ctx context.Context) {
 	b.fates = make([]fate, len(b.rows))
 	recorded := len(b.rows) > 0 && b.load(ctx) && b.publish(ctx)
@@ -109,38 +108,37 @@ func (b *batch) run(ctx context.Context) {
 		b.relay.late.Go(func() { s.finish(ctx) })
 	}
 	b.report.Took = time.Since(b.began)
-	b.rows, b.messages, b.fates, b.late = nil, nil, nil, nil // the dispatcher counts their memory as free soon
+	b.rows, b.messages, b.fates, b.late = nil, nil, nil, nil // the dispatcher is about to count their memory as free
 }
 
-// account counts what became of a row.
 func (b *batch) account(r *row, f fate) {
 	switch f.verdict {
 	case left:
 		b.report.Left++
 	case published:
 		b.report.Published++
-	case postponed:
-		b.report.Postponed++
+	case retry:
+		b.report.Retry++
 	case aside:
 		b.report.SetAside++
 		b.relay.Logger.Error("outbox: message set aside because it cannot be published; fix the cause, then run rehop outbox retry", "row", RowID(r.identity()).String(), "message_id", r.messageID,
 			"exchange", r.exchange, "key", r.routingKey, "err", f.err)
-		tell(b.relay.hooks.setAside, SetAside{Row: RowID(r.identity()), MessageID: r.messageID, Exchange: r.exchange, Key: r.routingKey, OrderKey: r.orderKey, Err: f.err})
+		emit(b.relay.hooks.setAside, SetAside{Row: RowID(r.identity()), MessageID: r.messageID, Exchange: r.exchange, Key: r.routingKey, OrderKey: r.orderKey, Err: f.err})
 	}
 }
 
-// load makes messages of the rows. False: the database did not let it.
+// load reads the messages of the rows. It returns false if the database could not be read.
 func (b *batch) load(ctx context.Context) bool {
 	ctx, done := b.term.within(ctx, b.relay.Timeout)
 	defer done()
 	err := b.relay.steadily(ctx, func(db session) error { return loadBodies(ctx, db, b.relay.sql, b.rows) })
 	if err != nil {
 		if ctx.Err() == nil {
-			b.relay.told.fault("read bodies", err)
+			b.relay.faults.report("read bodies", err)
 		}
 		return false
 	}
-	b.relay.told.well("read bodies")
+	b.relay.faults.resolve("read bodies")
 	b.messages = make([]rehop.Message, len(b.rows))
 	for i := range b.rows {
 		if b.rows[i].body == nil {
@@ -155,10 +153,10 @@ func (b *batch) load(ctx context.Context) bool {
 	return true
 }
 
-// recordEvery is how long confirmed messages of a batch with many waves may wait until they are deleted.
+// recordEvery is how long confirmed messages of a batch with many waves wait before they are deleted.
 const recordEvery = 250 * time.Millisecond
 
-// publish publishes in waves, each with at most one message of a key. It reports whether all outcomes are in the database.
+// publish publishes in waves, each with at most one message per key. It reports whether all outcomes are in the database.
 func (b *batch) publish(ctx context.Context) (recorded bool) {
 	var todo, outcomes []int
 	for i, f := range b.fates {
@@ -185,7 +183,7 @@ func (b *batch) publish(ctx context.Context) (recorded bool) {
 	return b.record(ctx, outcomes) && recorded
 }
 
-// wave divides rows into those that can be sent now and those that another of their key comes before.
+// wave divides rows into those that can be sent now, and those that wait for another one of their key.
 func (b *batch) wave(todo []int) (now, later []int) {
 	seen := make(map[string]bool)
 	for _, i := range todo {
@@ -200,27 +198,27 @@ func (b *batch) wave(todo []int) (now, later []int) {
 	return now, later
 }
 
-// without takes out the rows of keys of which one has to be sent again.
+// without removes rows whose key has a message that must be sent again.
 func (b *batch) without(todo, sent []int) []int {
 	stuck := make(map[string]bool)
 	for _, i := range sent {
-		if v := b.fates[i].verdict; v == left || v == postponed {
+		if v := b.fates[i].verdict; v == left || v == retry {
 			stuck[b.rows[i].orderKey] = true
 		}
 	}
 	return slices.DeleteFunc(todo, func(i int) bool { return stuck[b.rows[i].orderKey] })
 }
 
-// unsuspected are those rows that can be sent without much risk to get no confirm. The others are postponed.
+// unsuspected returns the rows whose destination is likely to confirm. The others are retried later.
 func (b *batch) unsuspected(wave []int) []int {
 	some := make([]int, 0, len(wave))
 	probes := make(map[destination]bool)
 	for _, i := range wave {
 		d := destinationOf(&b.rows[i])
-		none, one, age := b.relay.suspects.ask(d)
+		none, one, age := b.relay.suspects.check(d)
 		if none || one && probes[d] {
-			wait := min(max(age, b.relay.confirmPatience()), b.relay.Timeout)
-			b.fates[i] = fate{verdict: postponed, err: errSuspect, wait: wait, untried: true}
+			wait := min(max(age, b.relay.confirmWait()), b.relay.Timeout)
+			b.fates[i] = fate{verdict: retry, err: errSuspect, wait: wait, untried: true}
 			continue
 		}
 		probes[d] = one
@@ -229,16 +227,16 @@ func (b *batch) unsuspected(wave []int) []int {
 	return some
 }
 
-// judge says what is to become of a message that was not confirmed.
+// judge decides about a message that was not confirmed.
 func (b *batch) judge(r *row, err error, open bool) fate {
 	wait := b.relay.RetryMax
 	if n := min(r.attempts, 30); b.relay.RetryMin <= b.relay.RetryMax>>n {
 		wait = b.relay.RetryMin << n
 	}
-	again := fate{verdict: postponed, err: err, wait: wait}
+	again := fate{verdict: retry, err: err, wait: wait}
 	switch {
 	case errors.Is(err, rehop.ErrUnknown) && open:
-		// The broker is there and does not answer for this one. Sent again too soon, it would only be there twice.
+		// The broker is there but has not answered for this message. If it were sent again soon, it would be there twice.
 		again.wait = max(wait, 2*b.relay.Timeout)
 		return again
 	case !open && (errors.Is(err, rehop.ErrUnknown) || errors.Is(err, rehop.ErrBlocked) || errors.Is(err, rehop.ErrDisconnected)), errors.Is(err, rehop.ErrClosed):

@@ -78,7 +78,7 @@ func TestWavesStopForAKey(t *testing.T) {
 	if want := "[[1 4] [2 5] [6]]"; waves != want {
 		t.Errorf("got waves %s, want %s", waves, want)
 	}
-	want := map[string]verdict{"1": published, "2": postponed, "3": left, "4": published, "5": aside, "6": published}
+	want := map[string]verdict{"1": published, "2": retry, "3": left, "4": published, "5": aside, "6": published}
 	for id, v := range want {
 		if fates[id] != v {
 			t.Errorf("%s: got %d, want %d", id, fates[id], v)
@@ -99,17 +99,17 @@ func TestOutcomes(t *testing.T) {
 		{err: nil, want: published},
 		{err: rehop.ErrTooLarge, want: aside},
 		{err: rehop.ErrInvalid, want: aside},
-		{err: rehop.ErrUnroutable, want: postponed, wait: time.Second},
-		{err: rehop.ErrUnroutable, attempts: 3, want: postponed, wait: 8 * time.Second},
+		{err: rehop.ErrUnroutable, want: retry, wait: time.Second},
+		{err: rehop.ErrUnroutable, attempts: 3, want: retry, wait: 8 * time.Second},
 		{err: rehop.ErrUnroutable, attempts: 4, want: aside},
-		{err: rehop.ErrRefused, attempts: 100, want: postponed, wait: time.Minute},
-		{err: other, want: postponed, wait: time.Second},
-		{err: rehop.ErrUnknown, want: postponed, wait: time.Minute}, // twice the timeout
+		{err: rehop.ErrRefused, attempts: 100, want: retry, wait: time.Minute},
+		{err: other, want: retry, wait: time.Second},
+		{err: rehop.ErrUnknown, want: retry, wait: time.Minute}, // twice the timeout
 		{err: rehop.ErrUnknown, closed: true, want: left, trouble: true},
 		{err: rehop.ErrBlocked, closed: true, want: left, trouble: true},
 		{err: rehop.ErrDisconnected, closed: true, want: left, trouble: true},
-		{err: rehop.ErrBlocked, want: postponed, wait: time.Second}, // only the client's state says that the broker is away
-		{err: rehop.ErrDisconnected, want: postponed, wait: time.Second},
+		{err: rehop.ErrBlocked, want: retry, wait: time.Second}, // only the client's state shows that the broker is unreachable
+		{err: rehop.ErrDisconnected, want: retry, wait: time.Second},
 		{err: rehop.ErrClosed, want: left, trouble: true},
 	} {
 		s := &scripted{state: rehop.StateOpen, answers: map[string]error{"1": c.err}}

@@ -11,7 +11,6 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// transaction is one that rehop begins and ends.
 type transaction interface {
 	session
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -19,7 +18,7 @@ type transaction interface {
 	rollback(ctx context.Context) error
 }
 
-// begin begins a transaction. Its commit ends with its context, also on a connection that has died without a word.
+// begin begins a transaction. Its commit ends with its context, also on a connection that died silently.
 func begin(ctx context.Context, db *sql.DB, speaks dialect.Dialect, level sql.IsolationLevel) (transaction, error) {
 	if speaks == dialect.MySQL {
 		return beginByStatement(ctx, db, level)
@@ -31,15 +30,15 @@ func begin(ctx context.Context, db *sql.DB, speaks dialect.Dialect, level sql.Is
 	return standardTx{tx}, nil
 }
 
-// standardTx is one of database/sql. Its context ends it.
+// standardTx is a transaction of database/sql, which its context ends.
 type standardTx struct{ *sql.Tx }
 
 func (t standardTx) commit(context.Context) error { return t.Commit() }
 
 func (t standardTx) rollback(context.Context) error { return ignoreDone(t.Rollback()) }
 
-// statedTx is begun and ended by statements. The drivers for MySQL know no context when they commit: on a connection that has died without a
-// word, Commit would wait until the operating system gives up, while a relay keeps its leases and a caller its request.
+// statedTx is a transaction that is begun and ended by statements. The MySQL drivers take no context for a commit: on a connection that
+// died silently, Commit would wait until the operating system gives up, while a relay keeps its leases and a caller waits.
 type statedTx struct{ *sql.Conn }
 
 func beginByStatement(ctx context.Context, db *sql.DB, level sql.IsolationLevel) (transaction, error) {
@@ -79,7 +78,7 @@ func (t statedTx) rollback(ctx context.Context) error {
 // rollbackLimit is how long a rollback may take before the connection is closed instead, which rolls back too.
 const rollbackLimit = 2 * time.Second
 
-// discard closes the connection for good: nobody knows in what state it is.
+// discard closes the connection, whose state is unknown.
 func (t statedTx) discard() error {
 	_ = t.Raw(func(any) error { return driver.ErrBadConn })
 	return ignoreDone(t.Close())

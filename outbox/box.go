@@ -15,28 +15,29 @@ import (
 
 // Message is a message for the outbox.
 //
-// Delay and At keep it in the table, not on the broker, so its exchange need not be one that rehop declares, and it can be canceled.
-// By default its timestamp is when it was put into the outbox.
+// A message with Delay or At waits in the table, not on the broker. So its exchange need not be one that rehop declares, and it can be
+// canceled. The default of Timestamp is the time at which the message was written to the outbox.
 type Message struct {
 	rehop.Message
-	// OrderKey: messages with the same key are published in the order in which their transactions commit, each when the one before
-	// was confirmed. Transactions with the same key wait for each other from Publish to their end, so publish late in the
-	// transaction, and all its messages in one call: transactions that lock several keys in separate calls can deadlock. A message that
-	// is set aside does not hold up those behind it. It cannot be delayed. Default: none; no order is kept.
+	// OrderKey is a key whose messages are published in the order in which their transactions commit, each after the one before is
+	// confirmed. Set it where order matters, for example to the id of a customer. Transactions with the same key wait for each other from
+	// Publish to their end. So publish late in the transaction, and all its messages in one call: transactions that lock several keys in
+	// separate calls can deadlock. A message that is set aside does not hold up the messages after it. A message with an OrderKey cannot
+	// be delayed. Default: none; no order is kept.
 	OrderKey string
 }
 
-// Tx is a transaction in which messages are published: a *sql.Tx, what inbox.From returns, or a pgx.Tx by way of outboxpgx.Tx. On MySQL
-// it must have the method QueryContext of a *sql.Tx, too, for messages with an OrderKey and for Cancel.
+// Tx is a transaction in which messages are published: a *sql.Tx, the result of inbox.From, or a pgx.Tx through outboxpgx.Tx. On MySQL
+// it must also have the method QueryContext of a *sql.Tx, for messages with an OrderKey and for Cancel.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Box puts messages into the outbox of a database. It is safe for concurrent use.
+// Box writes messages to the outbox of a database. It is safe for concurrent use.
 type Box struct {
-	// Dialect of the database.
+	// Dialect is the kind of database. Required.
 	Dialect dialect.Dialect
-	// Tables are the names of the tables. Default: rehop_outbox and so on.
+	// Tables are the names of rehop's tables. Default: rehop_outbox and so on.
 	Tables dialect.Tables
 }
 
@@ -45,12 +46,13 @@ func New(d dialect.Dialect) Box { return Box{Dialect: d} }
 
 func (b Box) sql() sqltext.SQL { return sqltext.SQL{Dialect: b.Dialect, Tables: b.Tables} }
 
-// Publish writes messages in a transaction. They are published if and when it commits. A message without an ID gets one; set it to
-// rehop.NewID() to know it.
+// Publish writes messages to the outbox in a transaction. A relay publishes them after the transaction has committed. A message without
+// an ID gets a new one. To know the ID, set it to rehop.NewID().
 //
-// Publish returns ErrNoTransaction if tx is not in a transaction, whatever its type: see [Box.PublishNow] for a message that belongs to
-// none. A *sql.Tx whose transaction the database has ended by itself cannot be told, as after CREATE TABLE on MySQL. An error that is ErrNoTransaction or rehop.ErrInvalid, a wrong Dialect included, comes before anything was done in the transaction;
-// other errors are the database's. The size is not checked: a message that is too large for the client or the broker is set aside by the relay.
+// Publish returns ErrNoTransaction if tx is not in a transaction, and rehop.ErrInvalid for a message or a Dialect that cannot be right.
+// In both cases nothing was done in the transaction. Other errors are those of the database. Publish cannot detect that the database has
+// ended the transaction of a *sql.Tx, as MySQL does after CREATE TABLE. It does not check the size: the relay sets a message aside that
+// is too large for the client or the broker. For a message that belongs to no transaction, see [Box.PublishNow].
 func (b Box) Publish(ctx context.Context, tx Tx, messages ...Message) error {
 	rows, err := b.rows(messages)
 	if err != nil {
@@ -68,8 +70,8 @@ func (b Box) Publish(ctx context.Context, tx Tx, messages ...Message) error {
 	return b.write(ctx, tx, rows)
 }
 
-// PublishNow begins a transaction, writes messages to the outbox and commits. A relay publishes them. If the commit fails, they may have
-// been written.
+// PublishNow begins a transaction, writes messages to the outbox and commits. A relay publishes them. If it returns the error of the
+// commit, they may have been written.
 func (b Box) PublishNow(ctx context.Context, db *sql.DB, messages ...Message) error {
 	rows, err := b.rows(messages)
 	if err != nil {
@@ -88,14 +90,14 @@ func (b Box) PublishNow(ctx context.Context, db *sql.DB, messages ...Message) er
 	return nil
 }
 
-// rows makes rows of messages, and reports all that cannot be.
+// rows returns the rows of messages, or all errors of messages that cannot be written.
 func (b Box) rows(messages []Message) ([]row, error) {
 	if err := b.sql().Check(); err != nil {
 		return nil, fmt.Errorf("outbox: publish: %w: %w", rehop.ErrInvalid, err)
 	}
 	rows := make([]row, len(messages))
 	var faults []error
-	for i, m := range messages { // a copy: the caller may publish the same again, as another message
+	for i, m := range messages { // a copy: the caller may publish the same value again, as another message
 		var err error
 		if rows[i], err = newRow(&m); err != nil {
 			faults = append(faults, fmt.Errorf("outbox: message %q to exchange %q with key %q: %w", m.ID, m.Exchange, m.Key, err))
@@ -125,7 +127,7 @@ const (
 	chunkBytes = 4 << 20
 )
 
-// chunk is how many of the rows go into one INSERT.
+// chunk returns how many of the rows fit into one INSERT.
 func chunk(rows []row) int {
 	n, size := 0, 0
 	for n < len(rows) && n < chunkRows && (n == 0 || size+rows[n].size <= chunkBytes) {
@@ -135,8 +137,8 @@ func chunk(rows []row) int {
 	return n
 }
 
-// serialize waits until no other transaction with the same keys is under way. Many keys share few locks, so that no number of keys is too
-// much for a database, and locks are taken in one order, so that two calls cannot wait for each other.
+// serialize waits until no other transaction with the same keys is open. Many keys share few locks, so that the number of keys does not
+// matter to the database. Locks are taken in one order, so that two calls cannot wait for each other.
 func (b Box) serialize(ctx context.Context, tx Tx, rows []row) error {
 	var buckets []int64
 	for _, r := range rows {
@@ -159,13 +161,13 @@ func (b Box) serialize(ctx context.Context, tx Tx, rows []row) error {
 		return err
 	}
 	locked, err := readNumbers(ctx, reader, query, args...)
-	if err == nil && len(locked) < len(buckets) { // then nobody waits for anybody
+	if err == nil && len(locked) < len(buckets) { // without its row, a bucket is not locked
 		err = fmt.Errorf("table %s has %d of the %d rows to lock, because some were deleted: a relay restores them when it starts", b.Tables.Bare("outbox_order"), len(locked), len(buckets))
 	}
 	return err
 }
 
-// asQuerier is a transaction that can be asked something.
+// asQuerier returns the transaction as one that can run queries.
 func asQuerier(tx Tx) (querier, error) {
 	if reader, ok := tx.(querier); ok {
 		return reader, nil
@@ -173,17 +175,15 @@ func asQuerier(tx Tx) (querier, error) {
 	return nil, fmt.Errorf("%w: on MySQL the transaction needs a method QueryContext as a *sql.Tx has it, and a %T has none", rehop.ErrInvalid, tx)
 }
 
-// readNumbers reads a column of numbers.
 func readNumbers(ctx context.Context, db querier, query string, args ...any) ([]int64, error) {
 	return readAll(ctx, db, query, args, func(rows *sql.Rows) (n int64, err error) { return n, rows.Scan(&n) })
 }
 
-// readRowIDs reads which rows of the outbox a query finds.
+// readRowIDs reads the numbers and nonces of rows that a query finds.
 func readRowIDs(ctx context.Context, db querier, query string, args ...any) ([]sqltext.Row, error) {
 	return readAll(ctx, db, query, args, func(rows *sql.Rows) (r sqltext.Row, err error) { return r, rows.Scan(&r.Number, &r.Nonce) })
 }
 
-// readAll reads what a query finds.
 func readAll[T any](ctx context.Context, db querier, query string, args []any, scan func(*sql.Rows) (T, error)) (found []T, err error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -228,10 +228,10 @@ func (b Box) insert(rows []row) (query string, args []any) {
 	return b.Dialect.Bind(query), args
 }
 
-// Cancel deletes a delayed message in a transaction, and returns whether it was there, not yet due, and never given to the broker. It
-// returns ErrNoTransaction if tx is not in a transaction, as Publish does. If the transaction
-// commits only after the message was due, it may have been published by then. On MySQL it finds what a plain SELECT in the
-// transaction would find: in a transaction with REPEATABLE READ, which is the default, that is what was there at its first SELECT.
+// Cancel deletes a delayed message in a transaction. It returns true if the message was there, not yet due, and never given to the
+// broker. If the transaction commits after the message was due, the message may have been published by then. Cancel returns
+// ErrNoTransaction if tx is not in a transaction. On MySQL it finds what a plain SELECT in the transaction would find: with the default
+// isolation level, REPEATABLE READ, these are the messages that were there at its first SELECT.
 func (b Box) Cancel(ctx context.Context, tx Tx, messageID string) (bool, error) {
 	if err := b.sql().Check(); err != nil {
 		return false, fmt.Errorf("outbox: cancel: %w: %w", rehop.ErrInvalid, err)
@@ -284,7 +284,6 @@ func (b Box) cancelByRow(ctx context.Context, tx Tx, messageID string) (int, err
 	return affected(tx.ExecContext(ctx, query, args...))
 }
 
-// affected is how many rows a statement has changed.
 func affected(result sql.Result, err error) (int, error) {
 	if err != nil {
 		return 0, err

@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// mute is a transaction that can be told something and not be asked.
+// mute is a transaction that can run statements but no queries.
 type mute struct{ told []string }
 
 func (m *mute) ExecContext(_ context.Context, query string, _ ...any) (sql.Result, error) {

@@ -11,10 +11,10 @@ import (
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
-// careEvery is how often a relay looks after the tables.
+// careEvery is how often a relay maintains the tables.
 const careEvery = time.Second
 
-// care deletes what was kept long enough, forgets relays that are dead, and counts what is there. The holder of the first lease does it.
+// care deletes kept messages that have expired and relays that are dead, and counts messages. The relay with the first lease does it.
 func (r *run) care(ctx context.Context) {
 	ticker := time.NewTicker(min(careEvery, r.Survey))
 	defer ticker.Stop()
@@ -40,7 +40,7 @@ func (r *run) care(ctx context.Context) {
 	}
 }
 
-// careLimit is how long one piece of this work may take: the database may have vanished without a word.
+// careLimit is how long one task may take: the connection may have died silently.
 const careLimit = time.Minute
 
 func (r *run) bounded(ctx context.Context, do func(context.Context)) {
@@ -49,7 +49,7 @@ func (r *run) bounded(ctx context.Context, do func(context.Context)) {
 	do(ctx)
 }
 
-// cleanSome is how many rows are deleted at once, so that nobody waits for long.
+// cleanSome is how many rows are deleted at once, so that other statements do not wait for long.
 const cleanSome = 1000
 
 func (r *run) clean(ctx context.Context) {
@@ -59,13 +59,13 @@ func (r *run) clean(ctx context.Context) {
 	}
 	switch {
 	case err == nil:
-		r.told.well("delete what was kept")
+		r.faults.resolve("delete what was kept")
 	case ctx.Err() == nil:
-		r.told.fault("delete what was kept", err)
+		r.faults.report("delete what was kept", err)
 	}
 }
 
-// forgetRelays deletes the rows of relays that are dead. One that was stopped in the middle of a transaction keeps its row locked.
+// forgetRelays deletes the rows of relays that are dead. A relay that was stopped in the middle of a transaction keeps its row locked.
 func (r *run) forgetRelays(ctx context.Context) error {
 	table, dead := r.sql.Table("outbox_relay"), "expires < "+r.Dialect.Now()+" - 60000000"
 	owners, err := readAll(ctx, r.DB, "SELECT owner FROM "+table+" WHERE "+dead, nil, func(rows *sql.Rows) (owner string, err error) { return owner, rows.Scan(&owner) })
@@ -90,7 +90,7 @@ func (r *run) forgetRelays(ctx context.Context) error {
 	return nil
 }
 
-// deleteKept deletes some of those that were kept long enough, and tells how many it has found.
+// deleteKept deletes some kept messages that have expired, and returns how many it found.
 func (r *run) deleteKept(ctx context.Context) (found int, err error) {
 	var old []sqltext.Row
 	query := fmt.Sprintf("SELECT id, nonce FROM %s WHERE state = 4 AND shard IN (%s) AND due <= %s LIMIT %d", r.sql.Table("outbox"), allShards(), r.Dialect.Now(), cleanSome)
@@ -106,7 +106,7 @@ func (r *run) deleteKept(ctx context.Context) (found int, err error) {
 	return len(old), err
 }
 
-// allShards lists them, so that databases use the index.
+// allShards is a list of all shards for SQL, so that databases use the index.
 func allShards() string {
 	all := make([]string, shards)
 	for i := range all {
@@ -119,22 +119,21 @@ func (r *run) survey(ctx context.Context) {
 	backlog, err := count(ctx, r.DB, r.sql)
 	switch {
 	case err == nil:
-		r.told.well("count messages")
-		tell(r.hooks.backlog, backlog)
+		r.faults.resolve("count messages")
+		emit(r.hooks.backlog, backlog)
 	case ctx.Err() == nil:
-		r.told.fault("count messages", err)
+		r.faults.report("count messages", err)
 	}
 }
 
-// MaxCounted is up to how many messages of each kind a Backlog counts, so that counting never takes long. A count that has reached it
-// means "so many or more".
+// MaxCounted is the largest count in a Backlog, so that counting never takes long. A count of MaxCounted means "that many or more".
 const MaxCounted = 100_000
 
-// counted is one kind of messages of a Backlog.
+// counted is one kind of message in a Backlog.
 type counted struct {
 	of        func(*Backlog) *int
 	condition string
-	since     string // of when the age is to be reckoned; 0: see oldest
+	since     string // the column from which the age is measured; 0: see oldest
 }
 
 func kinds(now string) []counted {
@@ -151,7 +150,7 @@ func kinds(now string) []counted {
 	}
 }
 
-// oldest are queries for the ages of messages that are ready: in each shard the first ones by the index.
+// oldest returns queries for the ages of ready messages: the first ones of each shard, by the index.
 func oldest(text sqltext.SQL) (all []string) {
 	for shard := range shards {
 		for _, lane := range []struct{ condition, since string }{
@@ -165,7 +164,7 @@ func oldest(text sqltext.SQL) (all []string) {
 	return all
 }
 
-// count counts the messages of an outbox by its index, in one statement: a message may change its kind at any time.
+// count counts the messages of an outbox with one statement, because a message can change its kind at any time.
 func count(ctx context.Context, db *sql.DB, text sqltext.SQL) (b Backlog, err error) {
 	all := kinds(text.Now())
 	parts := oldest(text)

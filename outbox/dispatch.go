@@ -12,7 +12,7 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// dispatcher reads what is to be published and hands it to batches. Each lane is in at most one batch at a time.
+// dispatcher reads messages and starts batches that publish them. Each lane is in at most one batch at a time.
 type dispatcher struct {
 	run      *run
 	lanes    []*lane
@@ -20,22 +20,22 @@ type dispatcher struct {
 	done     chan *batch
 	running  int
 	bytes    int       // in batches
-	cramped  *lane     // its next message waits for more room than there was; nothing else begins before it
+	cramped  *lane     // its next message waits for more memory; nothing else starts before it
 	freed    bool      // a batch has ended since
 	idle     time.Time // since when nothing was found
-	troubles int       // times in a row that the broker was away
+	troubles int       // times in a row that the broker was unreachable
 	faults   int       // times in a row that the database was
-	server   int64     // which one was read last, where that is known
+	server   int64     // the server that was read last, where that is known
 }
 
-// batchShare is which part of all memory one batch may have.
+// batchShare: one batch may use this part of MaxBytes.
 const batchShare = 8
 
-// shortPoll is the pause between looks while there is something to do.
+// shortPoll is the pause between reads while there are messages.
 const shortPoll = 4 * time.Millisecond
 
-// dispatch works until ctx ends, or the client is closed, and then until nothing is under way. Work is cut short when the
-// context of that name ends, or DrainTimeout after ctx.
+// dispatch runs until ctx ends or the client is closed, and then until all batches have ended. Batches are canceled when work ends, or
+// DrainTimeout after ctx.
 func (r *run) dispatch(ctx, work context.Context) error {
 	d := &dispatcher{run: r, lanes: newLanes(), idle: time.Now()}
 	d.reader, d.done = newReader(r, d.lanes), make(chan *batch, len(d.lanes))
@@ -53,7 +53,7 @@ func (r *run) dispatch(ctx, work context.Context) error {
 
 func (d *dispatcher) loop(ctx, work context.Context) error {
 	for {
-		wait, err := d.look(ctx, work)
+		wait, err := d.poll(ctx, work)
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
@@ -77,54 +77,54 @@ func (d *dispatcher) loop(ctx, work context.Context) error {
 	}
 }
 
-// statePoll is how often the client is asked whether the broker takes messages again.
+// statePoll is how often the dispatcher checks whether the broker accepts messages again.
 const statePoll = 50 * time.Millisecond
 
-// look reads once and starts batches. It tells how long to wait for the next look.
-func (d *dispatcher) look(ctx, work context.Context) (time.Duration, error) {
+// poll reads once and starts batches. It returns how long to wait for the next poll.
+func (d *dispatcher) poll(ctx, work context.Context) (time.Duration, error) {
 	switch d.run.Client.State() {
 	case rehop.StateClosed:
 		return 0, fmt.Errorf("outbox: relay: %w", rehop.ErrClosed)
 	case rehop.StateOpen:
-	default: // rows wait better where they are than in memory
+	default: // messages wait in the table, not in memory
 		return statePoll, nil
 	}
 	if d.troubles > 0 && d.running > 0 {
-		return d.run.Poll, nil // see first how what is under way ends
+		return d.run.Poll, nil // wait for the outcome of running batches first
 	}
 	t, held := d.run.leases.current()
 	if t == nil {
 		return d.run.Poll, nil
 	}
 	if d.cramped != nil && d.running > 0 && !d.freed {
-		return d.run.Poll, nil // what is read now could not be kept
+		return d.run.Poll, nil // there is no memory for what would be read now
 	}
 	d.freed = false
 	now := time.Now()
-	patience := d.run.getPatience()
-	within, done := t.within(ctx, patience.look())
+	timeout := d.run.dbTimeout()
+	within, done := t.within(ctx, timeout.read())
 	found, next, full, err := d.read(within, held, now)
 	done()
-	d.run.setPatience(patience.after(time.Since(now), err))
+	d.run.setDBTimeout(timeout.after(time.Since(now), err))
 	if err != nil {
 		for _, l := range d.lanes {
-			l.forget() // the next answer may come from another server, which knows less
+			l.forget() // the next answer may come from another server, which has less
 		}
 		if errors.Is(err, errFenced) {
 			d.run.leases.lose(t)
 		}
 		if ctx.Err() == nil {
-			d.run.told.fault("read messages", err)
+			d.run.faults.report("read messages", err)
 			if !errors.Is(err, errFenced) {
-				d.run.probation.looked(err)
+				d.run.probation.noteRead(err)
 			}
 		}
 		d.faults++
 		return databaseBackoff.Delay(d.faults), nil
 	}
 	d.faults = 0
-	d.run.probation.looked(nil)
-	d.run.told.well("read messages")
+	d.run.probation.noteRead(nil)
+	d.run.faults.resolve("read messages")
 	d.tidy(work, t, held, now)
 	if len(found) == 0 {
 		return min(d.run.Poll, max(shortPoll, now.Sub(d.idle)/8)), nil
@@ -133,29 +133,29 @@ func (d *dispatcher) look(ctx, work context.Context) (time.Duration, error) {
 	d.start(work, t, found, next)
 	switch {
 	case d.cramped != nil:
-		return d.run.Poll, nil // the end of a batch comes first
+		return d.run.Poll, nil // a batch must end first
 	case full:
 		return time.Millisecond, nil
 	}
 	return shortPoll, nil
 }
 
-// slowLook is how long a look at several lanes may take before those in which keys are held back are looked at one by one for a while: the
-// database passes over all messages of such keys, and those of one shard should not hold up the others.
-const slowLook = 100 * time.Millisecond
+// slowRead is how long a read of several lanes may take before lanes with keys that are held back are read separately for a while: the
+// database passes over all messages of such keys, and one shard should not slow down the others.
+const slowRead = 100 * time.Millisecond
 
-// A lane in which keys are held back is looked at for one part in so many of the time, or once in so long.
+// Reads of a lane with keys that are held back take at most 1/(holdEffort+1) of the time, or happen once per maxHoldPause.
 const (
 	holdEffort   = 4
 	maxHoldPause = time.Second
 )
 
-// read reads from all lanes that are idle. What it returns is on disk. next: see mark. full: one of them has more.
+// read reads all idle lanes. What it returns is on disk. next: see mark. full: one of them has more.
 func (d *dispatcher) read(ctx context.Context, held map[int]*holding, now time.Time) (found map[*lane][]row, next int64, full bool, err error) {
-	d.run.owed.beginLook()
+	d.run.owed.beginRead()
 	barrier := false
-	defer func() { d.run.owed.endLook(barrier && err == nil) }()
-	err = d.run.viewing(ctx, d.run.getPatience(), func(v *view) (err error) {
+	defer func() { d.run.owed.endRead(barrier && err == nil) }()
+	err = d.run.viewing(ctx, d.run.dbTimeout(), func(v *view) (err error) {
 		if v.server != d.server {
 			for _, l := range d.lanes {
 				l.forget()
@@ -176,7 +176,6 @@ func (d *dispatcher) read(ctx context.Context, held map[int]*holding, now time.T
 	return found, next, full, err
 }
 
-// shardsOf are the shards of some lanes.
 func shardsOf(found map[*lane][]row) []int {
 	var all []int
 	for l := range found {
@@ -186,9 +185,9 @@ func shardsOf(found map[*lane][]row) []int {
 	return slices.Compact(all)
 }
 
-// readAll reads from all lanes that are idle. full: one of them has more.
+// readAll reads all idle lanes. full: one of them has more.
 func (d *dispatcher) readAll(ctx context.Context, v *view, held map[int]*holding, now time.Time) (found map[*lane][]row, full bool, err error) {
-	var looks, apart []look
+	var reads, apart []laneRead
 	for _, l := range d.lanes {
 		lease := held[l.shard]
 		if lease == nil {
@@ -198,28 +197,28 @@ func (d *dispatcher) readAll(ctx context.Context, v *view, held map[int]*holding
 		if l.busy || now.Before(l.notTill) || len(l.undone) > maxUndone {
 			continue
 		}
-		one := look{l, l.from(now, v.ended), l.limit(d.run.BatchSize) + d.run.owed.count()}
+		one := laneRead{l, l.from(now, v.ended), l.limit(d.run.BatchSize) + d.run.owed.count()}
 		if now.Before(l.apart) {
 			apart = append(apart, one)
 		} else {
-			looks = append(looks, one)
+			reads = append(reads, one)
 		}
 	}
 	found = make(map[*lane][]row)
 	room := d.room()
-	if len(looks) > 0 {
-		if found, err = d.reader.together(ctx, v, looks, room); err != nil {
+	if len(reads) > 0 {
+		if found, err = d.reader.together(ctx, v, reads, room); err != nil {
 			return nil, false, err
 		}
 		took := time.Since(now)
-		for _, l := range looks {
+		for _, l := range reads {
 			full = d.found(l, found, now, took) || full
-			if took > slowLook && (l.lane.kind == laneOrdered || now.Before(l.lane.holds)) {
+			if took > slowRead && (l.lane.kind == laneOrdered || now.Before(l.lane.holds)) {
 				l.lane.apart = now.Add(sweepEvery)
 			}
 		}
 	}
-	for _, l := range apart { // the database passes over all messages of the keys that are held back, each time
+	for _, l := range apart {
 		began := time.Now()
 		if found[l.lane], err = d.reader.apart(ctx, v, l, max(0, room-weight(found))); err != nil {
 			return nil, false, err
@@ -231,13 +230,13 @@ func (d *dispatcher) readAll(ctx context.Context, v *view, held map[int]*holding
 	return found, full, nil
 }
 
-// found takes in what a look has found. full: there may be more.
-func (d *dispatcher) found(l look, found map[*lane][]row, now time.Time, took time.Duration) (full bool) {
+// found processes the result of a read. full: there may be more.
+func (d *dispatcher) found(l laneRead, found map[*lane][]row, now time.Time, took time.Duration) (full bool) {
 	rows := found[l.lane]
-	l.lane.looked(now, rows, l.limit, took)
+	l.lane.noteRead(now, rows, l.limit, took)
 	full = len(rows) == l.limit
 	news := l.lane.news(d.run.owed.without(slices.Clone(rows)))
-	l.lane.whole = !full && len(news) == len(rows) // start takes that back if it does not take them all
+	l.lane.whole = !full && len(news) == len(rows) // start resets it if it does not take them all
 	if rows = news; len(rows) > 0 {
 		found[l.lane] = rows
 	} else {
@@ -246,7 +245,7 @@ func (d *dispatcher) found(l look, found map[*lane][]row, now time.Time, took ti
 	return full
 }
 
-// weight is how much memory the contents of rows have that were read along.
+// weight is the size of the contents that were read with the rows.
 func weight(found map[*lane][]row) (bytes int) {
 	for _, rows := range found {
 		for i := range rows {
@@ -258,10 +257,10 @@ func weight(found map[*lane][]row) (bytes int) {
 	return bytes
 }
 
-// room is how much memory there is for more messages.
+// room is how many bytes of messages can still be read.
 func (d *dispatcher) room() int { return d.run.MaxBytes - d.bytes - int(d.run.lateBytes.Load()) }
 
-// tidy has outcomes written that could not be written before.
+// tidy starts batches for outcomes that could not be written before.
 func (d *dispatcher) tidy(work context.Context, t *term, held map[int]*holding, now time.Time) {
 	for _, l := range d.lanes {
 		if len(l.undone) == 0 || l.busy || now.Before(l.tidy) || held[l.shard] == nil {
@@ -273,8 +272,8 @@ func (d *dispatcher) tidy(work context.Context, t *term, held map[int]*holding, 
 	}
 }
 
-// start packs what was found into batches: few messages together, many by lane, so that lanes go on by themselves. What there is no
-// room for is read again later.
+// start packs rows into batches: few messages together, many by lane, so that lanes continue independently. Rows for which there is no
+// memory are read again later.
 func (d *dispatcher) start(work context.Context, t *term, found map[*lane][]row, next int64) {
 	most := max(1, d.run.MaxBytes/batchShare)
 	b := newBatch(d.run, t)
@@ -289,7 +288,7 @@ func (d *dispatcher) start(work context.Context, t *term, found map[*lane][]row,
 			continue
 		}
 		n, bytes := 0, 0
-		if !l.busy && d.cramped == nil { // it may be tidied up
+		if !l.busy && d.cramped == nil { // tidy may have made it busy
 			n, bytes = d.take(rows, most, b)
 		}
 		if n < len(rows) {
@@ -314,13 +313,13 @@ func (d *dispatcher) start(work context.Context, t *term, found map[*lane][]row,
 	flush()
 }
 
-// take is how many of the rows a batch has room for, and how many bytes they have. None: the first of them is too large for now.
+// take returns how many of the rows a batch has room for, and their bytes. 0: the first of them is too large for now.
 func (d *dispatcher) take(rows []row, most int, b *batch) (n, bytes int) {
 	room := d.room() - b.bytes
 	if n, bytes = fits(rows, min(most, room)); n > 0 {
 		return n, bytes
 	}
-	alone := d.running == 0 && len(b.rows) == 0 // then it may be larger than all memory
+	alone := d.running == 0 && len(b.rows) == 0 // then it may be larger than MaxBytes
 	if rows[0].size > room && !alone {
 		return 0, 0
 	}
@@ -346,14 +345,14 @@ func (d *dispatcher) launch(work context.Context, b *batch) {
 	}()
 }
 
-// inTurn are the lanes, beginning with one that had to wait, so that small messages do not hold up a large one for ever.
+// inTurn returns the lanes, starting with one that had to wait, so that small messages do not hold up a large one forever.
 func (d *dispatcher) inTurn() []*lane {
 	at := max(0, slices.Index(d.lanes, d.cramped))
 	d.cramped = nil
 	return slices.Concat(d.lanes[at:], d.lanes[:at])
 }
 
-// fits is how many of the rows have at most so many bytes, and how many they have.
+// fits returns how many of the rows have at most this many bytes together, and their bytes.
 func fits(rows []row, most int) (n, bytes int) {
 	for n < len(rows) && bytes+rows[n].size <= most {
 		bytes += rows[n].size
@@ -362,7 +361,7 @@ func fits(rows []row, most int) (n, bytes int) {
 	return n, bytes
 }
 
-// finish takes in what became of a batch.
+// finish processes the result of a batch.
 func (d *dispatcher) finish(b *batch) {
 	d.running--
 	d.bytes -= b.bytes
@@ -371,7 +370,7 @@ func (d *dispatcher) finish(b *batch) {
 	now := time.Now()
 	for _, p := range b.parts {
 		if p.lane.lease != p.lease {
-			// The lane is under another lease since. What it had to write before is taken care of.
+			// The lane has another lease now. Outcomes that it had to write before were transferred to owed.
 			p.lane.busy = false
 			if p.begin < p.end {
 				d.run.owed.keep(p.undone)
@@ -389,28 +388,28 @@ func (d *dispatcher) finish(b *batch) {
 	switch {
 	case b.trouble:
 		d.troubles++
-		// Not more often than makes sense; what the broker has not taken is still in the table.
+		// Messages that the broker has not accepted are still in the table.
 		d.pauseAll(now.Add(rabbit.Backoff{Min: 50 * time.Millisecond, Max: d.run.Lease}.Delay(d.troubles)))
 	case b.report.Published > 0:
 		d.troubles = 0
 	}
-	if b.bytes > 0 { // else it had no messages
-		tell(d.run.hooks.batch, b.report)
+	if b.bytes > 0 { // otherwise it had no messages
+		emit(d.run.hooks.batch, b.report)
 	}
 }
 
-// finish gives the lane back.
+// finish makes the lane available again.
 func (p *part) finish(now time.Time) {
 	l := p.lane
 	l.busy = false
 	switch {
-	case p.epoch != l.epoch: // what it has learned does not count any more
+	case p.epoch != l.epoch: // what it learned is not valid any more
 	case p.cleared:
 		l.cleared(now, p.last, p.next)
 	case l.kind == laneOrdered:
 		l.forget()
 	}
-	if p.begin == p.end { // it was there for these alone
+	if p.begin == p.end { // see addUndone
 		l.undone = nil
 	}
 	if len(l.undone) == 0 {
@@ -419,7 +418,7 @@ func (p *part) finish(now time.Time) {
 	l.undone = append(l.undone, p.undone...)
 }
 
-// pauseAll has no lane looked at for a while.
+// pauseAll stops reads of all lanes for a while.
 func (d *dispatcher) pauseAll(until time.Time) {
 	for _, l := range d.lanes {
 		if l.notTill.Before(until) {

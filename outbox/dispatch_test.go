@@ -13,7 +13,7 @@ func TestNoLookWhileCramped(t *testing.T) {
 	r.leases.take(time.Now(), []int{0})
 	d := &dispatcher{run: r, lanes: newLanes(), running: 1}
 	d.cramped = d.lanes[0]
-	if wait, err := d.look(t.Context(), t.Context()); wait != r.Poll || err != nil {
+	if wait, err := d.poll(t.Context(), t.Context()); wait != r.Poll || err != nil {
 		t.Errorf("got a look again after %v, %v; want %v", wait, err, r.Poll)
 	}
 }

@@ -20,40 +20,40 @@ func TestHeldKeyIsNotOvertaken(t *testing.T) {
 	}{
 		{"the next is committed after the refusal", func(s *stage) {
 			s.put("k/1")
-			s.look()
+			s.poll()
 			s.put("k/2", "other/3")
-			s.look()
+			s.poll()
 			s.wantSent("while the key is held", "1", "3")
 		}},
 		{"the next has its number before the refusal", func(s *stage) {
 			s.put("k/1", "other/3") // the transaction of message 2 is under way
-			s.look()
+			s.poll()
 			s.put("k/2")
-			s.look()
+			s.poll()
 			s.wantSent("while the key is held", "1", "3")
 		}},
 		{"others are published all the time", func(s *stage) {
 			s.put("k/1", "other/3")
-			s.look()
+			s.poll()
 			s.put("k/2")
 			for _, m := range []string{"other/4", "other/5", "other/6"} {
 				time.Sleep(2 * markEvery)
 				s.put(m)
-				s.look()
+				s.poll()
 			}
 			s.wantSent("while the key is held", "1", "3", "4", "5", "6")
 		}},
 		{"the refusal is written late, because the row is locked", func(s *stage) {
 			s.locked = []int64{1}
 			s.put("k/1")
-			s.look()
+			s.poll()
 			s.put("k/2", "other/3")
-			s.look()
+			s.poll()
 			s.wantSent("while the row is locked", "1", "3")
 			s.locked = nil
 			s.d.pauseAll(time.Now().Add(tidyEvery + time.Millisecond)) // it is written before the next look
 			time.Sleep(tidyEvery)
-			s.look()
+			s.poll()
 			time.Sleep(time.Millisecond)
 		}},
 	} {
@@ -63,15 +63,15 @@ func TestHeldKeyIsNotOvertaken(t *testing.T) {
 				s.client.answers["1"] = rehop.ErrRefused
 				c.hold(s)
 				for range 3 { // nothing is found, and nothing may be learned from that
-					s.look()
+					s.poll()
 				}
 				s.wantSent("still")
 				delete(s.client.answers, "1")
 				time.Sleep(s.run.RetryMin)
-				s.look()
+				s.poll()
 				s.wantSent("when it is due", "1")
 				s.put("k/7")
-				s.look()
+				s.poll()
 				s.wantSent("when the key is free", "2", "7")
 			})
 		})
@@ -89,7 +89,7 @@ func TestLateMessageThatIsLeftIsNotOvertaken(t *testing.T) {
 		{"the broker went away", func(s *stage) {
 			s.client.answers["1"] = rehop.ErrClosed
 			s.put("k/1")
-			s.look()
+			s.poll()
 			s.wantSent("at first", "1")
 			delete(s.client.answers, "1")
 			time.Sleep(time.Second) // during which no lane is looked at
@@ -97,14 +97,14 @@ func TestLateMessageThatIsLeftIsNotOvertaken(t *testing.T) {
 		{"more than are read at once", func(s *stage) {
 			s.run.BatchSize = 2
 			s.put("k/1", "k/2", "k/3")
-			s.look()
+			s.poll()
 			s.wantSent("at first", "1", "2")
 			s.run.BatchSize = 10
 		}, []string{"3"}},
 		{"more than there is room for", func(s *stage) {
 			s.run.MaxBytes = 2 * batchShare
 			s.put("k/1", "k/2", "k/3")
-			s.look()
+			s.poll()
 			s.wantSent("at first", "1", "2")
 		}, []string{"3"}},
 	} {
@@ -112,11 +112,11 @@ func TestLateMessageThatIsLeftIsNotOvertaken(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t, dialect.Postgres)
 				s.put("other/9")
-				s.look()
+				s.poll()
 				s.wantSent("before", "9")
 				c.late(s)
 				s.put("k/10")
-				s.look()
+				s.poll()
 				s.wantSent("afterwards", append(c.want, "10")...)
 			})
 		})
@@ -132,13 +132,13 @@ func TestLanesForgetServer(t *testing.T) {
 		{"another server answers", func(s *stage) { s.server++ }},
 		{"after an error", func(s *stage) {
 			s.fails = "ORDER BY due"
-			s.look()
+			s.poll()
 			s.fails = ""
 		}},
 		{"after a commit that failed", func(s *stage) {
 			s.put("other/4")
 			s.fails = "COMMIT"
-			s.look()
+			s.poll()
 			s.fails = ""
 			s.wantSent("by a look that was not committed")
 			s.rows = nil
@@ -148,16 +148,16 @@ func TestLanesForgetServer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t, dialect.Postgres)
 				s.put("other/3")
-				s.look()
+				s.poll()
 				s.wantSent("at first", "3")
-				s.look()
-				s.look()
+				s.poll()
+				s.poll()
 				if s.from != 2 {
 					t.Fatalf("on the first server: got a look from %d on, want from 2: before that nothing can come", s.from)
 				}
 				c.change(s)
 				s.put("k/1", "k/5")
-				s.look()
+				s.poll()
 				s.wantSent("afterwards", "1", "5")
 			})
 		})

@@ -10,15 +10,15 @@ import (
 // Hooks are functions that a [Relay] or a [Spill] calls when something happens. All are optional. Where
 // there are several Hooks, they are called in their order.
 //
-// They are called from the goroutines that do the work, possibly from several at once. They must be
-// quick and safe for concurrent use: the work waits until they return.
+// They are called from the goroutines of the relay, possibly from several at once. They must be quick
+// and safe for concurrent use: the relay waits until they return.
 type Hooks struct {
-	// OnBacklog is called every [Relay].Survey by one of the relays of a database, with how much is in
-	// the outbox. Nothing is counted if it is not set.
+	// OnBacklog is called every [Relay].Survey by one of the relays of a database, with the number of
+	// messages in the outbox. If it is not set, nothing is counted.
 	OnBacklog func(Backlog)
 
-	// OnBatch is called when a batch has ended, and once more if outcomes of it came late. Rates are
-	// sums of these.
+	// OnBatch is called at the end of a batch, and once more if some of its outcomes arrived late. Add
+	// them up to get rates.
 	OnBatch func(Batch)
 
 	// OnSetAside is called for each message that is set aside because it cannot be published.
@@ -28,34 +28,34 @@ type Hooks struct {
 	OnLease func(Lease)
 
 	// OnFault is called each time that a relay cannot do its work because of the database. The relay
-	// tries again by itself.
+	// keeps trying.
 	OnFault func(err error)
 
-	// OnSpill is called by [Spill.Publish], on the goroutine of its caller, for a message that went into
-	// the outbox, with the reason. A relay does not call it.
+	// OnSpill is called by [Spill.Publish], on the goroutine of its caller, for a message that was written
+	// to the outbox, with the reason. A relay does not call it.
 	OnSpill func(ctx context.Context, m *rehop.Message, err error)
 }
 
-// Backlog is how much is in the outbox.
+// Backlog is the number of messages in the outbox, by their state. Each count stops at [MaxCounted].
 type Backlog struct {
-	Ready    int           // to be published now, those in an order included
-	Retrying int           // tried in vain, and to be tried again
-	Delayed  int           // waiting until they are due
-	SetAside int           // waiting for a person
+	Ready    int           // to be published now, with or without an order key
+	Retrying int           // failed, and wait for their next attempt
+	Delayed  int           // wait until they are due
+	SetAside int           // cannot be published: retry or discard them
 	Kept     int           // published
-	Oldest   time.Duration // for how long the oldest of the ready ones and those retried has been there, or been due
+	Oldest   time.Duration // how long the oldest ready or retrying message has been in the outbox, or due
 }
 
-// Batch is what became of some messages that a relay has read.
+// Batch is the number of messages that a relay has read together, by their outcome.
 type Batch struct {
 	Published int
-	Postponed int           // tried again later
-	SetAside  int           // never tried again by itself
-	Left      int           // untouched: the broker was away, or the relay has lost its lease
+	Retry     int           // wait for their next attempt
+	SetAside  int           // not tried again automatically
+	Left      int           // unchanged: the broker was unreachable, or the relay has lost its lease
 	Took      time.Duration // from reading them to the end
 }
 
-// SetAside is a message that is not tried again by itself.
+// SetAside is a message that is not tried again automatically.
 type SetAside struct {
 	Row       RowID // for [Inspector.Retry] and [Inspector.Discard]
 	MessageID string
@@ -65,13 +65,13 @@ type SetAside struct {
 	Err       error
 }
 
-// Lease says that a relay has gained or lost the right to publish a part of the messages.
+// Lease is an event: a relay has gained or lost the right to publish some shards.
 type Lease struct {
 	Relay  string
 	Gained bool
 	Shards []int
-	Of     int  // how many there are
-	Given  bool // if not gained: given back in order; else it expired or was taken
+	Of     int  // how many shards there are
+	Given  bool // if not gained: the relay has returned the lease; otherwise the lease expired or was taken
 }
 
 // hooks are the functions of all Hooks of a relay, by event.
@@ -101,7 +101,8 @@ func keep[E any](list *[]func(E), call func(E)) {
 	}
 }
 
-func tell[E any](list []func(E), event E) {
+// emit calls each function for an event.
+func emit[E any](list []func(E), event E) {
 	for _, call := range list {
 		call(event)
 	}

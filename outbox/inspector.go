@@ -12,18 +12,18 @@ import (
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
-// State is where a message of the outbox is.
+// State is the state of a message in the outbox.
 type State string
 
 // The states of a message.
 const (
 	StateReady    State = "ready"     // to be published now
-	StateDelayed  State = "delayed"   // waiting until it is due, or for its next try
-	StateSetAside State = "set aside" // waiting for a person
+	StateDelayed  State = "delayed"   // waits until it is due, or for its next attempt
+	StateSetAside State = "set aside" // cannot be published: retry or discard it
 	StateKept     State = "kept"      // published
 )
 
-// numbers are a state's in the table.
+// numbers returns the numbers of a state in the table.
 func (s State) numbers() (string, error) {
 	switch s {
 	case StateReady:
@@ -38,28 +38,29 @@ func (s State) numbers() (string, error) {
 	return "", fmt.Errorf("state %q must be %q, %q, %q or %q", string(s), StateReady, StateDelayed, StateSetAside, StateKept)
 }
 
-// Inspector lists what is in an outbox, retries messages and discards them. It is safe for concurrent use.
+// Inspector lists, retries and discards messages in an outbox. It is safe for concurrent use.
 type Inspector struct {
+	// DB is the database of the outbox. Required.
 	DB *sql.DB
-	// Dialect of the database.
+	// Dialect is the kind of database. Required.
 	Dialect dialect.Dialect
-	// Tables are the names of the tables. Default: rehop_outbox and so on.
+	// Tables are the names of rehop's tables. Default: rehop_outbox and so on.
 	Tables dialect.Tables
 }
 
 func (i Inspector) sql() sqltext.SQL { return sqltext.SQL{Dialect: i.Dialect, Tables: i.Tables} }
 
-// RowID names a row of the outbox. Its number alone does not: after a failover to a replica that was behind, or a restore, the database
-// may give the number to another message.
+// RowID identifies a row of the outbox. The number alone is not enough: after a failover to a replica that was behind, or after a
+// restore, the database may give the number to another message.
 type RowID struct {
 	Number int64
 	Nonce  int64 // random
 }
 
-// String returns the row as ParseRowID reads it.
+// String returns the row as text that ParseRowID reads, such as 12-3fa91c.
 func (r RowID) String() string { return fmt.Sprintf("%d-%x", r.Number, r.Nonce) }
 
-// ParseRowID reads what RowID.String has returned.
+// ParseRowID reads the result of RowID.String.
 func ParseRowID(text string) (RowID, error) {
 	number, nonce, _ := strings.Cut(text, "-")
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -78,9 +79,9 @@ type Entry struct {
 	State    State
 	Message  Message
 	Created  time.Time
-	Due      time.Time // when its delay is over, or for how long it is kept
-	Attempts int
-	Error    string // why it was not published at its last attempt
+	Due      time.Time // when its delay is over, or until when it is kept; zero if it is ready or set aside
+	Attempts int       // how often it was tried without success
+	Error    string    // of its last attempt
 }
 
 // querier is a *sql.DB.
@@ -88,7 +89,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Backlog counts what is in the outbox, up to MaxCounted messages of each kind.
+// Backlog counts the messages in the outbox, up to MaxCounted of each kind.
 func (i Inspector) Backlog(ctx context.Context) (b Backlog, err error) {
 	if err = i.sql().Check(); err == nil {
 		b, err = count(ctx, i.DB, i.sql())
@@ -99,8 +100,8 @@ func (i Inspector) Backlog(ctx context.Context) (b Backlog, err error) {
 	return b, nil
 }
 
-// List returns messages in a state, by row, beginning behind the row after. At most limit are returned, and no more once they have
-// 32 MiB together.
+// List returns messages in a state in the order of their rows, starting after the given row; the zero RowID starts at the first. It
+// returns at most limit messages, and fewer if they have more than 32 MiB together.
 func (i Inspector) List(ctx context.Context, state State, after RowID, limit int) ([]Entry, error) {
 	numbers, err := state.numbers()
 	if err == nil {
@@ -119,7 +120,7 @@ func (i Inspector) List(ctx context.Context, state State, after RowID, limit int
 	there := entries[:0]
 	for n, e := range entries {
 		if rows[n].body == nil {
-			continue // it has just been deleted
+			continue // it was just deleted
 		}
 		e.State, e.Message.OrderKey = state, rows[n].orderKey
 		if e.Message.Message, err = rows[n].message(); err != nil {
@@ -156,15 +157,17 @@ func (i Inspector) list(ctx context.Context, states string, after int64, limit i
 	return entries, rows, found.Err()
 }
 
-// Retry has messages published that were set aside, or once more that were kept. It returns how many there were.
+// Retry makes the relays publish messages that were set aside, or publish kept messages again. It returns how many of the rows it changed:
+// rows in another state, and rows that do not exist, are skipped.
 func (i Inspector) Retry(ctx context.Context, rows ...RowID) (int, error) {
-	// Rows without an order become due now: a relay does not look for ready ones with ids of long ago so often.
+	// Rows without an order key become due now: a relay rarely looks for ready rows with old ids.
 	set := "due = CASE WHEN order_key = '' THEN " + i.Dialect.Now() + " ELSE 0 END, state = CASE WHEN order_key = '' THEN 2 ELSE 1 END, attempts = 0, error = ''"
 	query, args := i.sql().UpdateRows(identities(rows), set, nil, "state IN (3, 4)")
 	return i.change(ctx, "retry", query, args)
 }
 
-// Discard deletes messages that were set aside. It returns how many there were.
+// Discard deletes messages that were set aside. It returns how many of the rows it deleted: rows in another state, and rows that do not
+// exist, are skipped.
 func (i Inspector) Discard(ctx context.Context, rows ...RowID) (int, error) {
 	query, args := i.sql().DeleteRows(identities(rows), "state = 3")
 	return i.change(ctx, "discard", query, args)

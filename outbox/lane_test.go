@@ -17,7 +17,7 @@ func TestLaneLow(t *testing.T) {
 	if got := l.from(at(0), 0); got != 0 {
 		t.Errorf("first look: got from %d, want 0", got)
 	}
-	l.looked(at(0), []row{{id: 7}}, 10, 0)
+	l.noteRead(at(0), []row{{id: 7}}, 10, 0)
 	l.cleared(at(0), 7, 0)
 	for _, c := range []struct {
 		after time.Duration
@@ -30,7 +30,7 @@ func TestLaneLow(t *testing.T) {
 		if got := l.from(at(c.after), 0); got != c.want {
 			t.Errorf("after %v: got from %d, want %d", c.after, got, c.want)
 		}
-		l.looked(at(c.after), nil, 10, 0)
+		l.noteRead(at(c.after), nil, 10, 0)
 		l.whole = true
 	}
 	l.cleared(at(4200*time.Millisecond), 9, 0)
@@ -41,7 +41,7 @@ func TestLaneLow(t *testing.T) {
 	}
 }
 
-// It sweeps every few seconds, and less often if that takes long; and goes on sweeping while there is more.
+// It sweeps every few seconds, and less often if that takes long, and continues to sweep while there is more.
 func TestLaneSweep(t *testing.T) {
 	began := time.Unix(1000, 0)
 	l := &lane{kind: laneReady, low: 100}
@@ -49,11 +49,11 @@ func TestLaneSweep(t *testing.T) {
 	if !sweeps(0) {
 		t.Error("a new lane does not sweep")
 	}
-	l.looked(began, []row{{id: 5}, {id: 9}}, 2, time.Second)
+	l.noteRead(began, []row{{id: 5}, {id: 9}}, 2, time.Second)
 	if !sweeps(time.Millisecond) {
 		t.Error("it does not go on although there may be more behind what was found")
 	}
-	l.looked(began.Add(time.Millisecond), []row{{id: 50}}, 2, time.Second)
+	l.noteRead(began.Add(time.Millisecond), []row{{id: 50}}, 2, time.Second)
 	if sweeps(19 * time.Second) {
 		t.Error("it sweeps again after 19 s although a sweep takes 1 s")
 	}
@@ -70,7 +70,7 @@ func TestLaneOrdered(t *testing.T) {
 	look := func(after time.Duration, ended int64) int64 {
 		now := began.Add(after)
 		from := l.from(now, ended)
-		l.looked(now, nil, 10, 0)
+		l.noteRead(now, nil, 10, 0)
 		l.whole = true
 		return from
 	}
@@ -160,7 +160,7 @@ func TestLaneForgetsWhatOldBatchReports(t *testing.T) {
 func TestLaneNews(t *testing.T) {
 	l := &lane{kind: laneOrdered, undone: []undone{
 		{row: sqltext.Row{Number: 1}, orderKey: "confirmed", kind: alike{verdict: published}},
-		{row: sqltext.Row{Number: 2}, orderKey: "postponed", kind: alike{verdict: postponed}},
+		{row: sqltext.Row{Number: 2}, orderKey: "postponed", kind: alike{verdict: retry}},
 	}}
 	var got []int64
 	for _, r := range l.news([]row{{id: 1, orderKey: "confirmed"}, {id: 2, orderKey: "postponed"}, {id: 3, orderKey: "confirmed"}, {id: 4, orderKey: "postponed"}, {id: 5}}) {
@@ -220,7 +220,7 @@ func TestMarksAreBounded(t *testing.T) {
 	for i := range int64(batches) {
 		now := began.Add(time.Duration(i) * 100 * time.Millisecond)
 		l.from(now, 5) // transaction 5 is still under way
-		l.looked(now, []row{{id: i + 1}}, 200, time.Millisecond)
+		l.noteRead(now, []row{{id: i + 1}}, 200, time.Millisecond)
 		l.whole = true
 		l.cleared(now, i+1, 10+i)
 	}

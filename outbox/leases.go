@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -11,35 +12,34 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// leases are the shards that a relay may publish, each a row that it has put its name on until some time by the database's clock. It
-// reckons by its own clock from before it asked, and stops a little earlier, so it has stopped when another one may begin.
+// leases are the shards that a relay may publish. Each lease is a row with the relay's name and an end by the database's clock. The relay
+// measures by its own clock, from before it renewed the lease, and stops a little earlier. So it has stopped when another one may start.
 type leases struct {
 	run      *run
 	registry registry
-	away     time.Time     // since when the broker cannot be reached; zero: it can
-	others   int           // relays that live, but for this one
-	renewal  time.Time     // when to renew what is held
-	ask      chan struct{} // has room for one: look after the leases now
+	away     time.Time     // since when the broker is unreachable; zero: it is not
+	others   int           // other relays that are alive
+	renewal  time.Time     // when to renew the leases
+	ask      chan struct{} // has room for one: check the leases now
 
 	mu        sync.Mutex
 	term      *term // nil: nothing is held
 	expiry    *time.Timer
 	held      map[int]*holding
 	listening bool // the waker works
-	stirred   int  // batches since the last renewal
+	batches   int  // since the last renewal
 }
 
-// holding is a lease that is held.
 type holding struct {
-	underway int  // batches with messages of this shard
-	leaving  bool // to be given back when nothing is under way
+	underway int  // running batches with messages of this shard
+	leaving  bool // to be returned when no batch is running
 }
 
 func newLeases(r *run) *leases {
 	return &leases{run: r, registry: registry{run: r}, held: make(map[int]*holding), ask: make(chan struct{}, 1)}
 }
 
-// setListening notes whether the waker works, and tells whether it did.
+// setListening notes whether the waker works, and returns whether it did before.
 func (l *leases) setListening(listening bool) (before bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +47,7 @@ func (l *leases) setListening(listening bool) (before bool) {
 	return before
 }
 
-// current is the term, nil if there is none, and the leases under which work may begin.
+// current returns the term, nil if there is none, and the leases under which batches may start.
 func (l *leases) current() (*term, map[int]*holding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,14 +63,13 @@ func (l *leases) current() (*term, map[int]*holding) {
 	return l.term, free
 }
 
-// holds reports whether a shard is held.
 func (l *leases) holds(shard int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held[shard] != nil
 }
 
-// begin notes that messages of some shards are under way. False: the term has ended, or a shard is to be given back.
+// begin notes that a batch of some shards starts. False: the term has ended, or a shard is to be returned.
 func (l *leases) begin(t *term, some []int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +84,7 @@ func (l *leases) begin(t *term, some []int) bool {
 	for _, shard := range some {
 		l.held[shard].underway++
 	}
-	l.stirred++
+	l.batches++
 	return true
 }
 
@@ -103,24 +102,20 @@ func (l *leases) end(t *term, some []int) {
 	}
 	l.mu.Unlock()
 	if awaited {
-		select {
-		case l.ask <- struct{}{}:
-		default:
-		}
+		signal(l.ask)
 	}
 }
 
-// keep gains and renews leases until ctx ends.
 func (l *leases) keep(ctx context.Context) {
 	for tries := 0; ctx.Err() == nil; {
 		next, err := l.renew(ctx)
 		if err == nil {
 			tries = 0
-			l.run.told.well("renew its leases")
+			l.run.faults.resolve("renew its leases")
 		} else if ctx.Err() == nil {
 			tries++
 			next = min(l.run.Lease/4, databaseBackoff.Delay(tries))
-			l.run.told.fault("renew its leases", err)
+			l.run.faults.report("renew its leases", err)
 		}
 		timer := time.NewTimer(next)
 		select {
@@ -132,12 +127,12 @@ func (l *leases) keep(ctx context.Context) {
 	}
 }
 
-// renew looks after the leases once, and tells when to do so again. Most of the time it only looks what others do.
+// renew checks the leases once, and returns when to do so again. Most of the time it only reads the tables.
 func (l *leases) renew(ctx context.Context) (next time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.run.Lease/2)
 	defer cancel()
 	now := time.Now()
-	if !l.able() || l.run.probation.rests() {
+	if !l.able() || l.run.probation.paused() {
 		return l.run.Lease / 4, l.resign(ctx)
 	}
 	if l.others > 0 && l.run.probation.begin(l.run.Lease) {
@@ -146,9 +141,9 @@ func (l *leases) renew(ctx context.Context) (next time.Duration, err error) {
 	}
 	renews := !now.Before(l.renewal)
 	if renews {
-		if err := l.registry.enlist(ctx, l.wantsNews()); err != nil {
+		if err := l.registry.register(ctx, l.wantsNews()); err != nil {
 			if t, _ := l.current(); t == nil { // the server may have a limit of its own for how long a statement waits for a lock
-				err = errors.Join(err, l.registry.reappear(context.WithoutCancel(ctx)))
+				err = errors.Join(err, l.registry.rename(context.WithoutCancel(ctx)))
 			}
 			return 0, err
 		}
@@ -157,7 +152,7 @@ func (l *leases) renew(ctx context.Context) (next time.Duration, err error) {
 		}
 		l.renewal = now.Add(l.run.Lease / 4)
 	}
-	table, living, err := l.registry.look(ctx)
+	table, living, err := l.registry.read(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -167,7 +162,7 @@ func (l *leases) renew(ctx context.Context) (next time.Duration, err error) {
 	}
 	next = time.Until(l.renewal)
 	l.others = living - 1
-	share := l.run.probation.share((shards + living - 1) / living) // rounded up, so that each has somebody
+	share := l.run.probation.share((shards + living - 1) / living) // rounded up, so that each shard has a relay
 	next = min(next, l.soonest(table, share))
 	held := l.shed(share)
 	if free := l.free(table); held < share && len(free) > 0 {
@@ -178,8 +173,8 @@ func (l *leases) renew(ctx context.Context) (next time.Duration, err error) {
 	return next, l.giveBack(ctx)
 }
 
-// complete adds leases that are missing because somebody has emptied the table. Nobody gets them before all relays have noticed that what they
-// had is gone.
+// complete adds leases that are missing because the table was emptied. No relay gets them before all relays have noticed that they lost
+// theirs.
 func (l *leases) complete(ctx context.Context, table []entry) error {
 	if len(table) >= shards {
 		return nil
@@ -197,7 +192,7 @@ func (l *leases) complete(ctx context.Context, table []entry) error {
 	return nil
 }
 
-// able reports whether this relay can do its work. One that has lost the broker for longer than a lease lets others try.
+// able reports whether this relay can publish. A relay that has lost the broker for longer than a lease lets others try.
 func (l *leases) able() bool {
 	if l.run.Client.State() != rehop.StateRecovering {
 		l.away = time.Time{}
@@ -209,32 +204,26 @@ func (l *leases) able() bool {
 	return time.Since(l.away) < l.run.Lease
 }
 
-// busyRate is how many batches in a second make a relay one that need not be told of new messages: it looks for them anyway.
+// busyRate is how many batches per second make a relay one that needs no notifications of new messages: it polls for them anyway.
 const busyRate = 25
 
-// wantsNews reports whether this relay is to be told of new messages.
+// wantsNews reports whether this relay needs notifications of new messages.
 func (l *leases) wantsNews() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	busy := l.stirred > int(l.run.Lease/4*busyRate/time.Second)
-	l.stirred = 0
+	busy := l.batches > int(l.run.Lease/4*busyRate/time.Second)
+	l.batches = 0
 	return l.listening && !busy
 }
 
-// shards are those that are held.
 func (l *leases) shards() []int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make([]int, 0, len(l.held))
-	for shard := range l.held {
-		all = append(all, shard)
-	}
-	slices.Sort(all)
-	return all
+	return slices.Sorted(maps.Keys(l.held))
 }
 
-// compare holds the table against what this relay believes to hold. If something was taken from it, the term ends; else it is
-// extended if the leases were renewed.
+// compare compares the table with the leases that this relay believes to hold. If one was taken, the term ends; otherwise it is extended
+// if the leases were renewed.
 func (l *leases) compare(table []entry, before time.Time, renewed bool) {
 	l.mu.Lock()
 	t := l.term
@@ -255,10 +244,10 @@ func (l *leases) compare(table []entry, before time.Time, renewed bool) {
 	}
 }
 
-// has reports whether a lease is this relay's by the database.
+// has reports whether a lease belongs to this relay by the table.
 func (l *leases) has(e entry) bool { return e.owner == l.run.name.get() && e.left > 0 }
 
-// extend prolongs the term after what is held was renewed. The caller holds the lock.
+// extend prolongs the term after a renewal. The caller holds the lock.
 func (l *leases) extend(before time.Time) {
 	until := before.Add(l.run.Lease - l.run.Lease/10)
 	t := l.term
@@ -273,7 +262,7 @@ func (l *leases) extend(before time.Time) {
 	})
 }
 
-// lose ends a term: what is under way in it is cut short.
+// lose ends a term and cancels its batches.
 func (l *leases) lose(t *term) {
 	t.end()
 	l.mu.Lock()
@@ -285,16 +274,13 @@ func (l *leases) lose(t *term) {
 	l.mu.Unlock()
 	if len(lost) > 0 {
 		l.run.Logger.Warn("outbox: relay has lost its leases; it publishes these shards again when it gets them back", "relay", l.run.name.get(), "shards", lost)
-		l.tell(Lease{Shards: lost})
+		l.emit(Lease{Shards: lost})
 	}
 }
 
-// drop forgets the term and what was held in it. The caller holds the lock.
+// drop discards the term and its leases. The caller holds the lock.
 func (l *leases) drop() (dropped []int) {
-	for shard := range l.held {
-		dropped = append(dropped, shard)
-	}
-	slices.Sort(dropped)
+	dropped = slices.Sorted(maps.Keys(l.held))
 	clear(l.held)
 	l.term = nil
 	if l.expiry != nil {
@@ -303,13 +289,13 @@ func (l *leases) drop() (dropped []int) {
 	return dropped
 }
 
-func (l *leases) tell(e Lease) {
+func (l *leases) emit(e Lease) {
 	e.Relay, e.Of = l.run.name.get(), shards
-	tell(l.run.hooks.lease, e)
+	emit(l.run.hooks.lease, e)
 }
 
-// soonest is when it is worth to look again because another one gives leases back or has died: those that live renew theirs long before
-// they end.
+// soonest returns how long to wait for leases that another relay returns, or leaves behind because it died: a relay that is alive renews
+// its leases long before they end.
 func (l *leases) soonest(table []entry, share int) time.Duration {
 	next := l.run.Lease
 	owned := make(map[string]int)
@@ -328,7 +314,7 @@ func (l *leases) soonest(table []entry, share int) time.Duration {
 	return next
 }
 
-// shed marks what is held beyond a share as leaving, and tells how many stay.
+// shed marks leases beyond a share as leaving, and returns how many stay.
 func (l *leases) shed(share int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -345,8 +331,8 @@ func (l *leases) shed(share int) int {
 	return len(stay)
 }
 
-// free are leases that nobody has, and those that this relay had and has given up by its own clock; in any order, so that relays which
-// begin together do not all want the same.
+// free returns leases that no relay has, and those that this relay had and gave up by its own clock. They are shuffled, so that relays that
+// start together do not all want the same.
 func (l *leases) free(table []entry) []int {
 	var free []int
 	for _, e := range table {
@@ -358,13 +344,13 @@ func (l *leases) free(table []entry) []int {
 	return free
 }
 
-// acquire gains leases, as far as nobody is faster.
+// acquire gains leases, unless another relay is faster.
 func (l *leases) acquire(ctx context.Context, wanted []int) error {
 	before := time.Now()
 	if err := l.registry.acquire(ctx, wanted); err != nil {
 		return err
 	}
-	table, _, err := l.registry.look(ctx)
+	table, _, err := l.registry.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -376,13 +362,13 @@ func (l *leases) acquire(ctx context.Context, wanted []int) error {
 	}
 	if len(gained) > 0 {
 		l.take(before, gained)
-		l.tell(Lease{Shards: gained, Gained: true})
-		l.run.nudge()
+		l.emit(Lease{Shards: gained, Gained: true})
+		signal(l.run.wake)
 	}
 	return nil
 }
 
-// take notes leases that were gained. They last longer than the term, unless it has just ended.
+// take notes leases that were gained. They last longer than the term, unless the term has just ended.
 func (l *leases) take(before time.Time, gained []int) {
 	l.mu.Lock()
 	if t := l.term; t != nil && t.over() {
@@ -400,14 +386,14 @@ func (l *leases) take(before time.Time, gained []int) {
 	}
 }
 
-// giveBack returns leases that are leaving and have nothing under way.
+// giveBack returns leases that are leaving and have no running batch.
 func (l *leases) giveBack(ctx context.Context) error {
 	l.mu.Lock()
 	var given []int
 	for shard, h := range l.held {
 		if h.leaving && h.underway == 0 {
 			given = append(given, shard)
-			delete(l.held, shard) // before the database knows: nothing must begin there
+			delete(l.held, shard) // before the database knows: no batch must start there
 		}
 	}
 	l.mu.Unlock()
@@ -415,11 +401,11 @@ func (l *leases) giveBack(ctx context.Context) error {
 		return nil
 	}
 	slices.Sort(given)
-	l.tell(Lease{Shards: given, Given: true})
+	l.emit(Lease{Shards: given, Given: true})
 	return l.registry.release(ctx, given)
 }
 
-// resign gives everything back, and cuts short what is under way. What it fails to give back ends by itself.
+// resign returns all leases and cancels their batches. Leases that it fails to return expire.
 func (l *leases) resign(ctx context.Context) error {
 	l.mu.Lock()
 	if l.term != nil {
@@ -428,10 +414,10 @@ func (l *leases) resign(ctx context.Context) error {
 	given := l.drop()
 	l.mu.Unlock()
 	if len(given) > 0 {
-		l.tell(Lease{Shards: given, Given: true})
+		l.emit(Lease{Shards: given, Given: true})
 	}
 	if err := l.registry.release(ctx, given); err != nil {
 		return err
 	}
-	return l.registry.strike(ctx)
+	return l.registry.unregister(ctx)
 }

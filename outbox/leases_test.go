@@ -112,7 +112,7 @@ func TestResignEndsWhatIsUnderWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		db.want(t, "after it has resigned", "4")
-		<-within.Done() // the publisher is told
+		<-within.Done() // the publisher is notified
 
 		// The relay gets the lease back. The end of the old batch does not count for a new one.
 		l.take(time.Now(), []int{4})

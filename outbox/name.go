@@ -7,7 +7,7 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// name is that of a relay in the tables of relays and of leases, which no other has.
+// name is the unique name of a relay in the tables of relays and of leases.
 type name struct {
 	given   string
 	current atomic.Pointer[string]
@@ -24,7 +24,6 @@ func newName(given string) *name {
 
 func (n *name) get() string { return *n.current.Load() }
 
-// change makes the relay another one for the database.
 func (n *name) change() {
 	name := n.given + " " + rehop.NewID()
 	n.current.Store(&name)

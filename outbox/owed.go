@@ -10,31 +10,31 @@ import (
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
-// owed are the messages that the broker has confirmed and whose rows are still to be deleted, or kept as published. While the database is away, the relay can lose
-// its leases and gain them again; it still knows then what not to publish again. Rows are named by number and nonce, so deleting them is
-// right whoever has their lease by then.
+// owed are messages that the broker has confirmed and whose rows are still to be deleted, or marked as kept. While the database is
+// unreachable, the relay can lose its leases and gain them again; it still knows which messages not to publish again. Rows are identified
+// by number and nonce, so deleting them is right whichever relay has their lease by then.
 type owed struct {
 	mu      sync.Mutex
 	rows    map[sqltext.Row]bool
-	late    []undone  // which nobody writes any more, because the leases have ended
-	next    time.Time // when to try again to write those whose rows somebody has locked
-	looks   int       // how many looks into the table have begun
+	late    []undone  // that no batch writes any more, because the leases have ended
+	next    time.Time // when to try again to write those whose rows are locked
+	reads   int       // how many reads of the table have begun
 	written map[sqltext.Row]writing
 }
 
-// writing is an outcome that was written. It is remembered for a while: a look that began before still finds the row. And what a transaction
-// has deleted can be there again after a crash, as long as no barrier was committed afterwards: the deletion that the relay has seen may be
-// one that it had given up waiting for.
+// writing is an outcome that was written. It is remembered for a while: a read that began before still finds the row. And a deleted row can
+// be there again after a crash, until a barrier is committed afterwards: the deletion that the relay saw may be one that it had given up
+// waiting for.
 type writing struct {
 	outcome undone
-	look    int // the last look that had begun
+	read    int // the last read that had begun
 	at      time.Time
 }
 
-// maxOwed bounds the memory for those that are left. Others are published once more.
+// maxOwed bounds the memory for late outcomes. Messages beyond it are published again.
 const maxOwed = 10_000
 
-// begin notes that the broker has confirmed a message, at once: its lease may end, and begin anew, while others of its batch are still under way.
+// begin notes that the broker has confirmed a message, before the batch ends: the lease may be lost and gained again in the meantime.
 func (o *owed) begin(row sqltext.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -44,7 +44,7 @@ func (o *owed) begin(row sqltext.Row) {
 	o.rows[row] = true
 }
 
-// end notes that outcomes were written, but for the rest.
+// end notes that outcomes were written, except for the rest.
 func (o *owed) end(outcomes, rest []undone) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -55,30 +55,30 @@ func (o *owed) end(outcomes, rest []undone) {
 	for _, u := range outcomes {
 		if o.rows[u.row] && !slices.Contains(rest, u) {
 			delete(o.rows, u.row)
-			o.written[u.row] = writing{u, o.looks, now}
+			o.written[u.row] = writing{u, o.reads, now}
 		}
 	}
 }
 
-// beginLook is called before the table is read, which is done by one at a time.
-func (o *owed) beginLook() {
+// beginRead is called before the table is read. Only one read runs at a time.
+func (o *owed) beginRead() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.looks++
+	o.reads++
 }
 
-// endLook is called after that. safe: what the look could see is on disk.
-func (o *owed) endLook(safe bool) {
+// endRead is called after that. safe: what the read could see is on disk.
+func (o *owed) endRead(safe bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for row, w := range o.written {
-		if safe && w.look < o.looks {
+		if safe && w.read < o.reads {
 			delete(o.written, row)
 		}
 	}
 }
 
-// waitsForBarrier reports whether outcomes that were written have waited for a barrier for a while.
+// waitsForBarrier reports whether written outcomes have waited for a barrier for a while.
 func (o *owed) waitsForBarrier() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -90,10 +90,10 @@ func (o *owed) waitsForBarrier() bool {
 	return false
 }
 
-// barrierWait is how long they wait while there is nothing to publish, and so no barrier anyway.
+// barrierWait is how long they wait while there is nothing to publish, and so no barrier.
 const barrierWait = time.Second
 
-// leave keeps outcomes that could not be written until somebody takes them.
+// leave keeps outcomes of confirmed messages that could not be written, until take returns them.
 func (o *owed) leave(changes []change) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,26 +106,24 @@ func (o *owed) leave(changes []change) {
 	}
 }
 
-// keep takes over outcomes that a lane was to write into rows which somebody has locked: its lease has ended.
+// keep takes over outcomes of a lane whose lease has ended and whose rows are locked.
 func (o *owed) keep(outcomes []undone) {
 	o.leave(byKind(outcomes))
 }
 
-// count is how many were left.
 func (o *owed) count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.late)
 }
 
-// pause has take return nothing for a while.
+// pause makes take return nothing for a while.
 func (o *owed) pause(d time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.next = time.Now().Add(d)
 }
 
-// take returns what was left.
 func (o *owed) take() []undone {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,30 +135,30 @@ func (o *owed) take() []undone {
 	return late
 }
 
-// without takes these rows out of some that a look has found.
+// without removes rows whose messages are confirmed from those that a read has found.
 func (o *owed) without(rows []row) []row {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.DeleteFunc(rows, func(r row) bool { return o.rows[r.identity()] || o.wasWritten(r.identity()) })
 }
 
-// wasWritten reports whether a row that a look has found is not to be published, as its outcome was written. One that is there again is to be
-// deleted again. The caller holds the lock.
+// wasWritten reports whether a row must not be published because its outcome was written. A row that is there again is deleted again. The
+// caller holds the lock.
 func (o *owed) wasWritten(row sqltext.Row) bool {
 	w, was := o.written[row]
-	if !was || w.look == o.looks {
+	if !was || w.read == o.reads {
 		return was
 	}
 	delete(o.written, row)
 	if w.outcome.kept || len(o.late) >= maxOwed {
-		return false // Inspector.Retry has had it published again
+		return false // it is there again because of Inspector.Retry
 	}
 	o.rows[row] = true
 	o.late = append(o.late, w.outcome)
 	return true
 }
 
-// ofConfirmed are the changes of rows whose messages the broker has.
+// ofConfirmed returns the changes of rows whose messages are confirmed.
 func ofConfirmed(changes []change) (all []change) {
 	for _, c := range changes {
 		if c[0].kind.verdict == published {
@@ -170,7 +168,7 @@ func ofConfirmed(changes []change) (all []change) {
 	return all
 }
 
-// settleOwed writes outcomes that were left, again and again until ctx ends. The leases do not wait for that.
+// settleOwed keeps writing outcomes that were left, until ctx ends. The leases do not wait for it.
 func (r *run) settleOwed(ctx context.Context) {
 	for rabbit.Pause(ctx, r.Lease/4) == nil {
 		r.payOwed(ctx)
@@ -189,10 +187,10 @@ func (r *run) payOwed(ctx context.Context) {
 		kept, err := r.write(ctx, some)
 		if err != nil {
 			r.owed.leave([]change{rest})
-			r.told.fault("record outcomes", err)
+			r.faults.report("record outcomes", err)
 			break
 		}
-		r.told.well("record outcomes")
+		r.faults.resolve("record outcomes")
 		r.owed.end(some, kept)
 		locked, rest = append(locked, kept...), rest[len(some):]
 	}

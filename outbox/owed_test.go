@@ -9,12 +9,12 @@ import (
 
 // lookAt is what a look into the table finds to publish. committed is called while it reads.
 func (o *owed) lookAt(rows []row, safe bool, committed func()) (ids []int64) {
-	o.beginLook()
+	o.beginRead()
 	committed()
 	for _, r := range o.without(slices.Clone(rows)) {
 		ids = append(ids, r.id)
 	}
-	o.endLook(safe)
+	o.endRead(safe)
 	return ids
 }
 
@@ -77,7 +77,7 @@ func TestDeletionUndone(t *testing.T) {
 		deleted int  // again
 	}{
 		{name: "before a barrier", deleted: 1},
-		{name: "after a barrier", safe: true, again: true}, // a restore or failover: nobody remembers for so long
+		{name: "after a barrier", safe: true, again: true}, // a restore or failover: it is not remembered that long
 		{name: "kept rows", kept: true, again: true},       // which Inspector.Retry may have asked for
 	} {
 		t.Run(c.name, func(t *testing.T) {

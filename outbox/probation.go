@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// probation keeps a relay from holding leases with which it can do nothing while another relay lives: it may be able to renew them, and
-// still not to read messages, for lack of a right or because its network loses large packets. Such a relay rests for a while. Then it holds
-// one lease for a trial, until it has read once.
+// probation prevents a relay from holding leases that it cannot use while another relay is alive: it may be able to renew them but not to
+// read messages, because a permission is missing or its network loses large packets. Such a relay pauses for a while. Then it holds one
+// lease, until it has read once.
 type probation struct {
 	mu     sync.Mutex
-	faults int       // times in a row that reading has failed
+	faults int       // times in a row that reading failed
 	since  time.Time // when it failed first
-	trials int       // how often it has rested since it has read
-	until  time.Time // it rests
+	trials int       // how often it has paused since it last read
+	until  time.Time // it pauses
 }
 
 const (
-	patientFaults = 2 // so that one limit that was too short for a slow database changes nothing
-	longestRest   = 10 * time.Minute
+	toleratedFaults = 2 // so that one timeout of a slow database changes nothing
+	longestPause    = 10 * time.Minute
 )
 
-// looked notes how reading ended.
-func (p *probation) looked(err error) {
+func (p *probation) noteRead(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {
@@ -34,25 +33,25 @@ func (p *probation) looked(err error) {
 	}
 }
 
-// begin has the relay rest if it could not read for longer than a lease.
+// begin pauses the relay if it could not read for longer than a lease.
 func (p *probation) begin(lease time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.faults < patientFaults && (p.trials == 0 || p.faults == 0) || time.Since(p.since) < lease {
+	if p.faults < toleratedFaults && (p.trials == 0 || p.faults == 0) || time.Since(p.since) < lease {
 		return false
 	}
 	p.faults, p.trials = 0, min(p.trials+1, 16)
-	p.until = time.Now().Add(min(lease<<p.trials, longestRest))
+	p.until = time.Now().Add(min(lease<<p.trials, longestPause))
 	return true
 }
 
-func (p *probation) rests() bool {
+func (p *probation) paused() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Now().Before(p.until)
 }
 
-// share is how many leases the relay may have, of those that are its part.
+// share returns how many leases of its part the relay may have.
 func (p *probation) share(part int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,14 +14,14 @@ func TestProbation(t *testing.T) {
 		var p probation
 		fail := func() {
 			time.Sleep(lease)
-			p.looked(errors.New("no answer"))
+			p.noteRead(errors.New("no answer"))
 		}
 		want := func(what string, begins, rests bool, share int) {
 			t.Helper()
 			if got := p.begin(lease); got != begins {
 				t.Errorf("%s: begins: got %v, want %v", what, got, begins)
 			}
-			if got := p.rests(); got != rests {
+			if got := p.paused(); got != rests {
 				t.Errorf("%s: rests: got %v, want %v", what, got, rests)
 			}
 			if got := p.share(8); got != share {
@@ -41,8 +41,8 @@ func TestProbation(t *testing.T) {
 		want("that is older than a lease", true, true, 1)
 		time.Sleep(2 * lease)
 		want("the second rest is longer", false, true, 1)
-		time.Sleep(longestRest)
-		p.looked(nil)
+		time.Sleep(longestPause)
+		p.noteRead(nil)
 		want("after a success", false, false, 8)
 	})
 }

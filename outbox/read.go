@@ -11,14 +11,14 @@ import (
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
-// inline is up to which size the contents of a message are read along with its row. Larger ones are read when there is room for them.
+// inline is the largest size of contents that are read together with their row. Larger ones are read when there is memory for them.
 const inline = 8 << 10
 
-// inlines are what a relay uses for that, by how much room there is for all the rows that one look may find. There are few of
-// them, so that drivers can keep the queries prepared.
+// inlines are the values that a relay uses for that, depending on the memory that is left. There are few of them, so that drivers can
+// keep the queries prepared.
 var inlines = [...]int{inline, 2 << 10, 512, 0}
 
-// columns are those of a row.
+// columns are the columns of a row.
 var columns = columnsUpTo(inline)
 
 func columnsUpTo(size int) string {
@@ -39,7 +39,7 @@ func scan(rows *sql.Rows, more ...any) (row, error) {
 	return r, err
 }
 
-// fill puts the contents into a row. Some drivers make nil of an empty body, which would mean that there is none.
+// fill sets the contents of a row. Some drivers return nil for an empty body, but nil means that the body is not loaded.
 func (r *row) fill(properties, headers string, body []byte) {
 	r.properties, r.headers, r.body = properties, headers, body
 	if r.body == nil {
@@ -47,14 +47,14 @@ func (r *row) fill(properties, headers string, body []byte) {
 	}
 }
 
-// look is what to read of a lane.
-type look struct {
+// laneRead is what to read of a lane.
+type laneRead struct {
 	lane  *lane
 	from  int64
 	limit int
 }
 
-// laneQuery reads a lane. Its arguments are where to begin, and how many rows to read.
+// laneQuery is a query for a lane. Its arguments are the place to start, and the number of rows.
 func (r *run) laneQuery(l *lane, inline int) string {
 	condition, held := "", "0"
 	if l.kind == laneOrdered {
@@ -63,21 +63,20 @@ func (r *run) laneQuery(l *lane, inline int) string {
 	return r.sql.Lane(columnsUpTo(inline)+", "+held, l.state(), l.shard, l.byDue(), condition)
 }
 
-// reader reads lanes.
 type reader struct {
 	run   *run
 	lanes []*lane
-	all   map[int]string // the query for all lanes, by how large the contents may be that are read along
+	all   map[int]string // the query for all lanes, by the largest size of contents
 }
 
 func newReader(r *run, lanes []*lane) *reader {
 	return &reader{run: r, lanes: lanes, all: make(map[int]string)}
 }
 
-// inlineFor is up to which size contents may be read along, so that all that some looks can find has room.
-func inlineFor(room int, looks []look) int {
+// inlineFor returns the largest size of contents with which everything that these reads can find fits into memory.
+func inlineFor(room int, reads []laneRead) int {
 	most := 0
-	for _, l := range looks {
+	for _, l := range reads {
 		most += l.limit
 	}
 	for _, size := range inlines {
@@ -88,11 +87,11 @@ func inlineFor(room int, looks []look) int {
 	return 0
 }
 
-// together reads several lanes with one query, whose text is always the same so that drivers can keep it prepared: of lanes that
-// are not to be read it asks for no rows.
-func (r *reader) together(ctx context.Context, v *view, looks []look, room int) (map[*lane][]row, error) {
-	wanted := make(map[*lane]look, len(looks))
-	for _, l := range looks {
+// together reads several lanes with one query. Its text is always the same, so that drivers can keep it prepared: for lanes that are not
+// to be read, the limit is 0.
+func (r *reader) together(ctx context.Context, v *view, reads []laneRead, room int) (map[*lane][]row, error) {
+	wanted := make(map[*lane]laneRead, len(reads))
+	for _, l := range reads {
 		wanted[l.lane] = l
 	}
 	args := make([]any, 0, 2*len(r.lanes))
@@ -100,7 +99,7 @@ func (r *reader) together(ctx context.Context, v *view, looks []look, room int) 
 		w := wanted[l]
 		args = append(args, w.from, w.limit)
 	}
-	rows, err := v.rows(ctx, r.query(inlineFor(room, looks)), args)
+	rows, err := v.rows(ctx, r.query(inlineFor(room, reads)), args)
 	if err != nil {
 		return nil, err
 	}
@@ -115,9 +114,8 @@ func (r *reader) together(ctx context.Context, v *view, looks []look, room int) 
 	return found, nil
 }
 
-// apart reads one lane.
-func (r *reader) apart(ctx context.Context, v *view, l look, room int) ([]row, error) {
-	query := r.run.laneQuery(l.lane, inlineFor(room, []look{l}))
+func (r *reader) apart(ctx context.Context, v *view, l laneRead, room int) ([]row, error) {
+	query := r.run.laneQuery(l.lane, inlineFor(room, []laneRead{l}))
 	return v.rows(ctx, r.run.Dialect.Bind(query), []any{l.from, l.limit})
 }
 
@@ -140,7 +138,7 @@ type session interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// steadily has statements on the outbox use its indexes, whatever the database believes about the table.
+// steadily makes statements on the outbox use its indexes, whatever statistics the database has.
 func (r *run) steadily(ctx context.Context, work func(session) error) error {
 	return steadily(ctx, r.DB, r.sql, work)
 }
@@ -152,7 +150,6 @@ func steadily(ctx context.Context, db *sql.DB, text sqltext.SQL, work func(sessi
 	return within(ctx, db, text, sql.LevelReadCommitted, work)
 }
 
-// within does some work in a transaction.
 func within(ctx context.Context, db *sql.DB, text sqltext.SQL, level sql.IsolationLevel, work func(session) error) error {
 	tx, err := begin(ctx, db, text.Dialect, level)
 	if err != nil {
@@ -170,11 +167,11 @@ func within(ctx context.Context, db *sql.DB, text sqltext.SQL, level sql.Isolati
 	return tx.commit(ctx)
 }
 
-// isolation is the level of the relay's transactions. A stricter one, which a database may have for default, would have nothing of it but
-// conflicts, with the transactions of users too. But a server of MySQL whose binary log has statements lets nobody write at this level.
+// isolation is the isolation level of the relay's transactions. A stricter one, which may be the default of the database, would only cause
+// conflicts, also with transactions of users. But a MySQL server with a statement-based binary log refuses writes at this level.
 func (r *run) isolation(ctx context.Context) (sql.IsolationLevel, error) {
 	switch r.Dialect {
-	case dialect.SQLite: // it has but one
+	case dialect.SQLite: // it has only one
 		return sql.LevelDefault, nil
 	case dialect.MySQL:
 		var logs int
@@ -189,7 +186,7 @@ func (r *run) isolation(ctx context.Context) (sql.IsolationLevel, error) {
 	return sql.LevelReadCommitted, nil
 }
 
-// ignoreDone drops the error of what has ended already: a context was faster.
+// ignoreDone ignores the error of a transaction that its context has already ended.
 func ignoreDone(err error) error {
 	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) {
 		return nil
@@ -209,7 +206,7 @@ func newLanes() []*lane {
 
 func laneIndex(kind, shard int) int { return shard*laneKinds + kind }
 
-// kindOf is the kind of lane that a row is in.
+// kindOf returns the kind of lane that a row is in.
 func kindOf(r *row) int {
 	if r.state == stateOrdered && r.due > 0 {
 		return laneHeld
@@ -217,7 +214,7 @@ func kindOf(r *row) int {
 	return r.state
 }
 
-// loadBodies reads the contents that were not read along. Rows that are gone have no body afterwards; one that is empty is not nil.
+// loadBodies reads the contents that were not read with their rows. The body of a row that is gone stays nil; an empty one is not nil.
 func loadBodies(ctx context.Context, db querier, text sqltext.SQL, rows []row) error {
 	missing := make(map[sqltext.Row]*row)
 	var ids []sqltext.Row
@@ -231,26 +228,18 @@ func loadBodies(ctx context.Context, db querier, text sqltext.SQL, rows []row) e
 		return nil
 	}
 	query, args := text.SelectRows("line.id, line.nonce, line.properties, line.headers, line.body", ids)
-	found, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer found.Close()
-	for found.Next() {
-		var id sqltext.Row
+	_, err := readAll(ctx, db, query, args, func(found *sql.Rows) (id sqltext.Row, err error) {
 		var properties, headers string
 		var body []byte
-		if err := found.Scan(&id.Number, &id.Nonce, &properties, &headers, &body); err != nil {
-			return err
+		if err = found.Scan(&id.Number, &id.Nonce, &properties, &headers, &body); err == nil && missing[id] != nil {
+			missing[id].fill(properties, headers, body)
 		}
-		if row := missing[id]; row != nil {
-			row.fill(properties, headers, body)
-		}
-	}
-	return found.Err()
+		return id, err
+	})
+	return err
 }
 
-// exec runs a statement of the dialect on the outbox and tells how many rows it changed.
+// exec runs a statement of the dialect on the outbox and returns how many rows it changed.
 func (r *run) exec(ctx context.Context, query string, args ...any) (changed int, err error) {
 	err = r.steadily(ctx, func(db session) error {
 		changed, err = execOn(ctx, db, query, args)
@@ -260,10 +249,5 @@ func (r *run) exec(ctx context.Context, query string, args ...any) (changed int,
 }
 
 func execOn(ctx context.Context, db session, query string, args []any) (changed int, err error) {
-	result, err := db.ExecContext(ctx, query, args...)
-	if err != nil {
-		return 0, err
-	}
-	n, err := result.RowsAffected()
-	return int(n), err
+	return affected(db.ExecContext(ctx, query, args...))
 }

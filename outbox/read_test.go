@@ -12,16 +12,16 @@ func TestReadNoMoreThanHasRoom(t *testing.T) {
 	lanes := newLanes()
 	for _, room := range []int{-1, 0, 1, 1000, 1 << 20, 32 << 20, 1 << 40} {
 		for n := 1; n <= len(lanes); n++ {
-			var looks []look
+			var reads []laneRead
 			for _, l := range lanes[:n] {
-				looks = append(looks, look{lane: l, limit: 200})
+				reads = append(reads, laneRead{lane: l, limit: 200})
 			}
-			if size := inlineFor(room, looks); size*n*200 > max(room, 0) {
+			if size := inlineFor(room, reads); size*n*200 > max(room, 0) {
 				t.Errorf("%d lanes with room for %d bytes: got %d rows with up to %d bytes each", n, room, n*200, size)
 			}
 		}
 	}
-	if got := inlineFor(32<<20, []look{{limit: 200}}); got != inline {
+	if got := inlineFor(32<<20, []laneRead{{limit: 200}}); got != inline {
 		t.Errorf("one lane and much room: got %d, want %d", got, inline)
 	}
 }

@@ -13,25 +13,25 @@ import (
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
-// record writes what became of some rows into the database, and tries until it succeeds or the term is over. What it cannot write
-// because somebody has locked the row is left for later, and so is what was published and could not be deleted in time.
+// record writes the outcomes of some rows to the table. It tries until it succeeds or the term is over. Outcomes whose rows are locked are
+// left for later, and so are published messages that could not be deleted in time.
 func (b *batch) record(ctx context.Context, some []int) bool {
 	changes := b.changes(some)
 	recorded := true
 	for tries := 1; len(changes) > 0; {
-		if changes[0][0].kind.verdict != published && b.term.over() { // it ended while another change was written
+		if changes[0][0].kind.verdict != published && b.term.over() { // the term ended while another change was written
 			changes, recorded = changes[1:], false
 			continue
 		}
 		rest, err := b.relay.write(ctx, changes[0])
 		if err == nil {
-			b.relay.told.well("record outcomes")
+			b.relay.faults.resolve("record outcomes")
 			b.undone = append(b.undone, rest...)
 			b.relay.owed.end(changes[0], rest)
 			changes = changes[1:]
 			continue
 		}
-		b.relay.told.fault("record outcomes", err)
+		b.relay.faults.report("record outcomes", err)
 		within, done := b.term.within(ctx, databaseBackoff.Delay(tries))
 		<-within.Done()
 		done()
@@ -44,7 +44,7 @@ func (b *batch) record(ctx context.Context, some []int) bool {
 	return recorded
 }
 
-// alike is what rows have in common that are changed by one statement.
+// alike is what rows that one statement changes have in common.
 type alike struct {
 	verdict  verdict
 	ordered  bool
@@ -53,7 +53,7 @@ type alike struct {
 	err      string
 }
 
-// undone is an outcome that is to be written into a row.
+// undone is an outcome that is still to be written to a row.
 type undone struct {
 	row      sqltext.Row
 	orderKey string
@@ -61,7 +61,7 @@ type undone struct {
 	kept     bool // the row stays
 }
 
-// change is outcomes of one kind. It can be written twice.
+// change is a list of outcomes of one kind. It can be written twice.
 type change []undone
 
 func (c change) rows() []sqltext.Row {
@@ -72,7 +72,7 @@ func (c change) rows() []sqltext.Row {
 	return ids
 }
 
-// changes are the outcomes of some rows by kind.
+// changes returns the outcomes of some rows, by kind.
 func (b *batch) changes(some []int) []change {
 	var outcomes []undone
 	for _, i := range some {
@@ -81,9 +81,9 @@ func (b *batch) changes(some []int) []change {
 		switch f.verdict {
 		case left, vanished:
 			continue
-		case postponed, aside:
+		case retry, aside:
 			if b.term.over() {
-				continue // it is another one's to judge now
+				continue // another relay decides about it now
 			}
 			kind = alike{f.verdict, r.orderKey != "", r.attempts + 1, f.wait, errorText(f.err)}
 			if f.untried {
@@ -103,11 +103,11 @@ func byKind(outcomes []undone) []change {
 	return slices.Collect(maps.Values(groups))
 }
 
-// notKept are the states of a row whose message the broker has confirmed, and which nobody has written down as published. Another relay may
-// have set it aside meanwhile: it has tried it too, and got no confirm.
+// notKept are the states of a row whose message is confirmed but not yet recorded as published. Another relay may have set it aside in the
+// meantime, because it tried too and got no confirm.
 const notKept = "(0, 1, 2, 3)"
 
-// statement writes outcomes of a kind.
+// statement returns the statement that writes outcomes of a kind.
 func (r *run) statement(kind alike, rows []sqltext.Row) (query string, args []any) {
 	if set, values, states := r.assign(kind); set != "" {
 		return r.sql.UpdateRows(rows, set, values, "state IN "+states)
@@ -115,19 +115,19 @@ func (r *run) statement(kind alike, rows []sqltext.Row) (query string, args []an
 	return r.sql.DeleteRows(rows, "state IN "+notKept)
 }
 
-// lockPatience is how long a relay waits for rows that somebody has locked, in Cancel for one, before it does without them.
-const lockPatience = time.Second
+// lockWait is how long a relay waits for rows that are locked, for example by Cancel, before it continues without them.
+const lockWait = time.Second
 
-// write writes outcomes. rest are those whose rows somebody has locked.
+// write writes outcomes. rest are those whose rows are locked.
 func (r *run) write(ctx context.Context, c change) (rest []undone, err error) {
 	query, args := r.statement(c[0].kind, c.rows())
-	once, done := r.patiently(ctx)
+	once, done := r.recordContext(ctx)
 	defer done()
 	if !r.sql.HasRowLocks() {
 		_, err = r.exec(once, query, args...)
 		return nil, err
 	}
-	free, enough := context.WithTimeout(once, min(lockPatience, r.Lease/2))
+	free, enough := context.WithTimeout(once, min(lockWait, r.Lease/2))
 	defer enough()
 	if _, err = r.exec(free, query, args...); err == nil || free.Err() == nil && !r.sql.IsLocked(err) {
 		return nil, err
@@ -135,9 +135,9 @@ func (r *run) write(ctx context.Context, c change) (rest []undone, err error) {
 	return r.writeFree(ctx, c)
 }
 
-// writeFree writes outcomes into rows that nobody has locked. rest are the others.
+// writeFree writes outcomes to rows that are not locked. rest are the others.
 func (r *run) writeFree(ctx context.Context, c change) (rest []undone, err error) {
-	once, done := r.patiently(ctx)
+	once, done := r.recordContext(ctx)
 	defer done()
 	err = within(once, r.DB, r.sql, r.level, func(tx session) error {
 		query, args := r.sql.LockFree(c.rows())
@@ -166,7 +166,7 @@ func (r *run) writeFree(ctx context.Context, c change) (rest []undone, err error
 	return rest, err
 }
 
-// there reads which of some rows exist.
+// there is a query for those of some rows that exist.
 func (r *run) there(rows []sqltext.Row) (query string, args []any) {
 	return r.sql.SelectRows("line.id, line.nonce", rows)
 }
@@ -176,7 +176,7 @@ func (r *run) finishOff(ctx context.Context, outcomes []undone) (rest []undone) 
 	for _, c := range byKind(outcomes) {
 		locked, err := r.writeFree(ctx, c)
 		if err != nil {
-			r.told.fault("record outcomes", err)
+			r.faults.report("record outcomes", err)
 			locked = c
 		}
 		r.owed.end(c, locked)
@@ -185,7 +185,7 @@ func (r *run) finishOff(ctx context.Context, outcomes []undone) (rest []undone) 
 	return rest
 }
 
-// assign is how rows change, and in which states. Those that are to be deleted are not.
+// assign returns how rows change, and in which states. It returns nothing for rows that are to be deleted.
 func (r *run) assign(kind alike) (set string, values []any, states string) {
 	later := func(d time.Duration) string {
 		return fmt.Sprintf("%s + %d", r.Dialect.Now(), d.Microseconds())
@@ -193,9 +193,9 @@ func (r *run) assign(kind alike) (set string, values []any, states string) {
 	switch {
 	case kind.verdict == aside:
 		return "state = 3, due = 0, attempts = ?, error = ?", []any{kind.attempts, kind.err}, "(0, 1, 2)"
-	case kind.verdict == postponed && kind.ordered: // it keeps its state, so that no relay lets the next of its key pass
+	case kind.verdict == retry && kind.ordered: // it keeps its state, so that no relay publishes the next message of its key
 		return "due = " + later(kind.wait) + ", attempts = ?, error = ?", []any{kind.attempts, kind.err}, "(1)"
-	case kind.verdict == postponed:
+	case kind.verdict == retry:
 		return "state = 2, due = " + later(kind.wait) + ", attempts = ?, error = ?", []any{kind.attempts, kind.err}, "(0, 2)"
 	case r.Keep > 0:
 		return "state = 4, due = " + later(r.Keep), nil, notKept
@@ -203,10 +203,10 @@ func (r *run) assign(kind alike) (set string, values []any, states string) {
 	return "", nil, ""
 }
 
-// maxError is how much of an error is written down.
+// maxError is how many bytes of an error are stored.
 const maxError = 1000
 
-// errorText is the reason alone: which message it is about, the row says.
+// errorText is the reason without the message id, which is in the row.
 func errorText(err error) string {
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner

@@ -37,7 +37,7 @@ func TestVerdictsAfterTheTerm(t *testing.T) {
 				r := newRun(Relay{Client: &scripted{state: rehop.StateOpen}, DB: db.open(t), Dialect: dialect.Postgres}.withDefaults())
 				b := newBatch(r, newTerm(time.Now().Add(time.Hour)))
 				b.rows = []row{{id: 1}, {id: 2, orderKey: "k"}, {id: 3}, {id: 4}, {id: 5}}
-				b.fates = []fate{{verdict: published}, {verdict: postponed, err: rehop.ErrRefused, wait: time.Second}, {verdict: aside, err: errors.New("too large")},
+				b.fates = []fate{{verdict: published}, {verdict: retry, err: rehop.ErrRefused, wait: time.Second}, {verdict: aside, err: errors.New("too large")},
 					{verdict: left}, {verdict: vanished}}
 				if c.over {
 					b.term.end()
@@ -68,7 +68,7 @@ func TestTermEndsBetweenVerdicts(t *testing.T) {
 		r := newRun(Relay{Client: &scripted{state: rehop.StateOpen}, DB: db.open(t), Dialect: dialect.Postgres}.withDefaults())
 		b = newBatch(r, newTerm(time.Now().Add(time.Hour)))
 		b.rows = []row{{id: 1}, {id: 2}, {id: 3}}
-		b.fates = []fate{{verdict: postponed, err: rehop.ErrRefused, wait: time.Second}, {verdict: aside, err: errors.New("too large")}, {verdict: published}}
+		b.fates = []fate{{verdict: retry, err: rehop.ErrRefused, wait: time.Second}, {verdict: aside, err: errors.New("too large")}, {verdict: published}}
 		if b.record(t.Context(), []int{0, 1, 2}) {
 			t.Error("got true, want that not all was written")
 		}
@@ -94,7 +94,7 @@ func TestLockedRowIsOwedAfterTheLease(t *testing.T) {
 		s.t.Helper()
 		s.run.leases.lose(s.run.leases.term)
 		s.run.leases.take(time.Now(), []int{stageShard})
-		s.look()
+		s.poll()
 		s.wantSent("after the lease came back")
 	}
 	wantOwed := func(s *stage) {

@@ -2,16 +2,17 @@ package outbox
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
-// registry is the tables by which relays share the work. All its times are the database's.
+// registry is the tables with which relays share the work. All times are by the database's clock.
 type registry struct {
-	run      *run
-	enlisted bool // this relay has a row among those that live
+	run        *run
+	registered bool // this relay has a row in the table of relays
 }
 
 // entry is a row of the table of leases.
@@ -25,7 +26,7 @@ func (r *registry) exec(ctx context.Context, query string, args ...any) (changed
 	return execOn(ctx, r.run.DB, query, args)
 }
 
-// restore inserts rows that the migration has made and that somebody has deleted: without them no order can be kept.
+// restore inserts rows of the migration that were deleted: without them no order can be kept.
 func (r *registry) restore(ctx context.Context) error {
 	query := r.run.sql.Buckets()
 	if query == "" {
@@ -53,34 +54,34 @@ func (r *registry) restore(ctx context.Context) error {
 	return err
 }
 
-// untilNext is when a lease ends that is taken or renewed now.
+// untilNext is the end of a lease that is taken or renewed now.
 func (r *registry) untilNext() string {
 	return fmt.Sprintf("%s + %d", r.run.Dialect.Now(), r.run.Lease.Microseconds())
 }
 
-// enlist says that this relay lives, and whether it wants to be told of new messages.
-func (r *registry) enlist(ctx context.Context, listening bool) error {
+// register records that this relay is alive, and whether it wants to be notified of new messages.
+func (r *registry) register(ctx context.Context, listening bool) error {
 	wants := 0
 	if listening {
 		wants = 1
 	}
-	if r.enlisted {
+	if r.registered {
 		n, err := r.exec(ctx, r.run.Dialect.Bind("UPDATE "+r.run.sql.Table("outbox_relay")+" SET expires = "+r.untilNext()+", listening = ? WHERE owner = ?"), wants, r.run.name.get())
 		if err != nil || n > 0 {
 			return err
 		}
 	}
-	// It is not there yet, or was taken for dead.
+	// It is not there yet, or was considered dead.
 	insert := r.run.sql.InsertNew("outbox_relay", "owner, expires, listening", "?, "+r.untilNext()+", ?")
 	_, err := r.exec(ctx, r.run.Dialect.Bind(insert), r.run.name.get(), wants)
-	r.enlisted = err == nil
+	r.registered = err == nil
 	return err
 }
 
-// reappear gives the relay a new name if its own row is locked. Nobody else locks it: a transaction of its own has, on a connection that has
-// died without a word, and the database may keep the lock for hours.
-func (r *registry) reappear(ctx context.Context) error {
-	if !r.enlisted || !r.run.sql.HasRowLocks() {
+// rename gives the relay a new name if its own row is locked. No other relay locks it: a transaction of this relay does, on a connection
+// that died silently, and the database may keep the lock for hours.
+func (r *registry) rename(ctx context.Context) error {
+	if !r.registered || !r.run.sql.HasRowLocks() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.run.Lease/2)
@@ -96,44 +97,34 @@ func (r *registry) reappear(ctx context.Context) error {
 		return err
 	}
 	r.run.name.change()
-	r.enlisted = false
+	r.registered = false
 	r.run.Logger.Warn("outbox: a lost connection still locks the row of this relay; the relay continues under a new name", "relay", old, "new", r.run.name.get())
 	return nil
 }
 
-// strike is the reverse of enlist.
-func (r *registry) strike(ctx context.Context) error {
-	if !r.enlisted {
+// unregister is the reverse of register.
+func (r *registry) unregister(ctx context.Context) error {
+	if !r.registered {
 		return nil
 	}
 	_, err := r.exec(ctx, r.run.Dialect.Bind("DELETE FROM "+r.run.sql.Table("outbox_relay")+" WHERE owner = ?"), r.run.name.get())
-	r.enlisted = err != nil
+	r.registered = err != nil
 	return err
 }
 
-// look reads who holds what, and how many relays live.
-func (r *registry) look(ctx context.Context) (table []entry, living int, err error) {
+// read returns the leases, and how many relays are alive.
+func (r *registry) read(ctx context.Context) (table []entry, living int, err error) {
 	now := r.run.Dialect.Now()
-	rows, err := r.run.DB.QueryContext(ctx, "SELECT shard, owner, expires - "+now+" FROM "+r.run.sql.Table("outbox_lease")+" ORDER BY shard")
+	query := "SELECT shard, owner, expires - " + now + " FROM " + r.run.sql.Table("outbox_lease") + " ORDER BY shard"
+	table, err = readAll(ctx, r.run.DB, query, nil, func(rows *sql.Rows) (e entry, err error) { return e, rows.Scan(&e.shard, &e.owner, &e.left) })
 	if err != nil {
-		return nil, 0, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var e entry
-		if err := rows.Scan(&e.shard, &e.owner, &e.left); err != nil {
-			return nil, 0, err
-		}
-		table = append(table, e)
-	}
-	if err := rows.Err(); err != nil {
 		return nil, 0, err
 	}
 	err = r.run.DB.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+r.run.sql.Table("outbox_relay")+" WHERE expires > "+now).Scan(&living)
 	return table, max(living, 1), err
 }
 
-// acquire puts this relay's name on leases that have ended, or are its own.
+// acquire takes leases that have ended, or that this relay owns.
 func (r *registry) acquire(ctx context.Context, wanted []int) error {
 	return r.change(ctx, "owner = ?, term = term + 1, expires = "+r.untilNext(), []any{r.run.name.get()}, wanted, "(expires <= "+r.run.Dialect.Now()+" OR owner = ?)")
 }
@@ -143,12 +134,12 @@ func (r *registry) prolong(ctx context.Context, held []int) error {
 	return r.change(ctx, "expires = "+r.untilNext(), nil, held, "expires > "+r.run.Dialect.Now()+" AND owner = ?")
 }
 
-// release gives leases back. If it fails, they end by themselves.
+// release returns leases. If it fails, they expire.
 func (r *registry) release(ctx context.Context, given []int) error {
 	return r.change(ctx, "owner = '', term = term + 1, expires = 0", nil, given, "owner = ?")
 }
 
-// change changes leases if a condition holds, whose argument is the name of this relay.
+// change changes leases that meet a condition. The argument of the condition is the name of this relay.
 func (r *registry) change(ctx context.Context, set string, values []any, some []int, condition string) error {
 	if len(some) == 0 {
 		return nil
@@ -157,7 +148,7 @@ func (r *registry) change(ctx context.Context, set string, values []any, some []
 	for i, shard := range some {
 		ids[i] = int64(shard)
 	}
-	slices.Sort(ids) // so that two relays do not wait for each other
+	slices.Sort(ids) // so that two relays do not deadlock
 	query, args := r.run.sql.UpdateLeases(ids, set, values, condition, r.run.name.get())
 	_, err := r.exec(ctx, query, args...)
 	return err

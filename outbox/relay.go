@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -17,98 +18,89 @@ import (
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
-// Publisher is what a relay publishes with: a *rehop.Client.
+// Publisher publishes for a relay. *rehop.Client implements it.
 type Publisher interface {
-	// PublishEach publishes messages, and calls settled once for each, by its index, as soon as it is known what became of it, from any
-	// goroutine and before it returns. It sends nothing once ctx has an error.
+	// PublishEach publishes messages. It calls settled once for each message, with its index, as soon as the outcome is known, from any
+	// goroutine and before it returns. It sends nothing after ctx has an error.
 	PublishEach(ctx context.Context, messages []rehop.Message, settled func(i int, err error))
 	State() rehop.State
 }
 
-// Waker tells a relay of new messages, so that it need not look for them so often.
+// Waker notifies a relay of new messages, so that it does not have to poll the table often. See outboxpgx.Listener.
 type Waker interface {
-	// Listen calls wake when it has begun to listen and then for each news, until ctx ends or it cannot listen any more.
+	// Listen calls wake when it has begun to listen, and then each time that there are new messages, until ctx ends or it cannot listen
+	// any more.
 	Listen(ctx context.Context, wake func()) error
 }
 
-// Relay publishes what is in the outbox of a database. Several share the work; one that dies, hangs, or loses the broker or the
-// database is replaced by the others when its leases end. While the broker or the database is away it waits, and
-// holds no more than MaxBytes in memory.
+// Relay publishes the messages in the outbox of a database. Several relays share the work. If one dies, hangs, or loses the broker or
+// the database, the others replace it when its leases end. While the broker or the database is unreachable, the relay waits, with at
+// most MaxBytes of messages in memory.
 type Relay struct {
-	// Client publishes. The relay does not close it.
+	// Client publishes. The relay does not close it. Required.
 	Client Publisher
-	// DB is the database; two or three connections of it are used at a time, so let it keep four (SetMaxIdleConns). No transaction stays
-	// open while messages are published.
+	// DB is the database of the outbox. The relay uses two or three connections at a time, so let the pool keep four (SetMaxIdleConns).
+	// No transaction stays open while messages are published. Required.
 	DB *sql.DB
-	// Dialect of the database.
+	// Dialect is the kind of database. Required.
 	Dialect dialect.Dialect
-	// Tables are the names of the tables. Default: rehop_outbox and so on.
+	// Tables are the names of rehop's tables. Default: rehop_outbox and so on.
 	Tables dialect.Tables
-	// RequireDurable has Run return dialect.ErrNotDurable if the server's settings allow a crash to lose what was committed. Default: Run
-	// logs a warning.
+	// RequireDurable makes Run return dialect.ErrNotDurable if the server's settings let a crash lose committed transactions. Default:
+	// Run logs a warning.
 	RequireDurable bool
-	// Name of this relay in the table of leases, with an id behind it. Default: the host's name.
+	// Name is the name of this relay in the table of leases and in logs. An id is added to it. Default: the host's name.
 	Name string
 
-	// BatchSize is how many messages are published together. Default: 200.
+	// BatchSize is how many messages are published together, from 1 to 5000. Default: 200.
 	BatchSize int
-	// MaxBytes is how much of messages is in memory at a time. One that is larger is published alone. Default: 32 MiB.
+	// MaxBytes is how many bytes of messages are in memory at a time. A larger message is published alone. Default: 32 MiB.
 	MaxBytes int
-	// Poll is the longest pause between looks into the table when nothing was there for a while; while there is, it is a
-	// few milliseconds. Default: 250 ms.
+	// Poll is the longest pause between two reads of the table, when it has been empty for a while. While there are messages, the pause
+	// is a few milliseconds. Default: 250 ms.
 	Poll time.Duration
 	// Waker ends such a pause early. Default: none.
 	Waker Waker
 
-	// Lease is how long after its last sign of life a relay is replaced. Default: 5 s.
+	// Lease is how long after its last sign of life a relay is replaced. At least 200 ms. Default: 5 s.
 	Lease time.Duration
 	// Timeout is how long the relay waits for a confirm. A message that is not confirmed by then is published again after another
 	// 2×Timeout, so about 90 s after it was sent. Default: 30 s.
 	Timeout time.Duration
-	// Tries is how often a message is published that has no route, before it is set aside. With the default RetryMin, 5 tries take
-	// 15 s. Default: 5.
+	// Tries is how often an unroutable message is published before it is set aside. With the default RetryMin, 5 tries take 15 s.
+	// Default: 5.
 	Tries int
-	// RetryMin and RetryMax bound the pause between tries of a message that has no route or is refused; it doubles.
+	// RetryMin and RetryMax bound the pause between tries of a message that is unroutable or refused. The pause doubles with each try.
 	// Default: 1 s and 1 min.
 	RetryMin, RetryMax time.Duration
-	// Keep is for how long a published message stays in the table. Default: it is deleted.
+	// Keep is how long a published message stays in the table. Default: it is deleted.
 	Keep time.Duration
-	// DrainTimeout is how long Run waits, when its context has ended, for the outcome of what is being published. Default: 10 s.
+	// DrainTimeout is how long Run waits, after its context has ended, for the outcome of messages that are being published. Default: 10 s.
 	DrainTimeout time.Duration
-	// Survey is how often Hooks.OnBacklog receives how much there is to do; less often if counting takes
-	// long. Default: 15 s.
+	// Survey is how often the messages are counted for Hooks.OnBacklog. They are counted less often if that takes long. Default: 15 s.
 	Survey time.Duration
 
 	// Hooks receive events: batches, leases, the backlog, faults. Default: none.
 	Hooks []Hooks
-	// Logger gets what no caller can be told. Default: slog.Default().
+	// Logger receives errors that cannot be returned to a caller. Default: slog.Default().
 	Logger *slog.Logger
-}
-
-func orDefault[T comparable](value *T, fallback T) {
-	var zero T
-	if *value == zero {
-		*value = fallback
-	}
 }
 
 func (r Relay) withDefaults() Relay {
 	if r.Name == "" {
 		r.Name, _ = os.Hostname()
 	}
-	orDefault(&r.BatchSize, 200)
-	orDefault(&r.MaxBytes, 32<<20)
-	orDefault(&r.Poll, 250*time.Millisecond)
-	orDefault(&r.Lease, 5*time.Second)
-	orDefault(&r.Timeout, 30*time.Second)
-	orDefault(&r.Tries, 5)
-	orDefault(&r.RetryMin, time.Second)
-	orDefault(&r.RetryMax, max(time.Minute, r.RetryMin))
-	orDefault(&r.DrainTimeout, 10*time.Second)
-	orDefault(&r.Survey, 15*time.Second)
-	if r.Logger == nil {
-		r.Logger = slog.Default()
-	}
+	r.BatchSize = cmp.Or(r.BatchSize, 200)
+	r.MaxBytes = cmp.Or(r.MaxBytes, 32<<20)
+	r.Poll = cmp.Or(r.Poll, 250*time.Millisecond)
+	r.Lease = cmp.Or(r.Lease, 5*time.Second)
+	r.Timeout = cmp.Or(r.Timeout, 30*time.Second)
+	r.Tries = cmp.Or(r.Tries, 5)
+	r.RetryMin = cmp.Or(r.RetryMin, time.Second)
+	r.RetryMax = cmp.Or(r.RetryMax, max(time.Minute, r.RetryMin))
+	r.DrainTimeout = cmp.Or(r.DrainTimeout, 10*time.Second)
+	r.Survey = cmp.Or(r.Survey, 15*time.Second)
+	r.Logger = cmp.Or(r.Logger, slog.Default())
 	return r
 }
 
@@ -152,9 +144,9 @@ func (r Relay) validate() error {
 
 func (r Relay) statements() sqltext.SQL { return sqltext.SQL{Dialect: r.Dialect, Tables: r.Tables} }
 
-// Run publishes until ctx ends. Then it waits for the outcome of what is under way, within DrainTimeout, gives its leases back and returns
-// nil. It returns an error if the Relay cannot work at all: a fault in its fields, no tables in the database, a client that is
-// closed. Other errors of the database it logs, reports to Hooks.OnFault, and tries again.
+// Run publishes until ctx ends. Then it waits up to DrainTimeout for the outcome of messages that are being published, returns its leases
+// and returns nil. It returns an error if the relay cannot work at all: an invalid field, no tables in the database, a closed client. It
+// logs other errors of the database, reports them to Hooks.OnFault, and tries again.
 func (r Relay) Run(ctx context.Context) error {
 	r = r.withDefaults()
 	if err := r.validate(); err != nil {
@@ -164,7 +156,7 @@ func (r Relay) Run(ctx context.Context) error {
 	if err := run.awaitTables(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	// What is under way goes on for a while when ctx has ended.
+	// Batches that have begun continue for a while after ctx has ended.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var background sync.WaitGroup
@@ -181,12 +173,11 @@ func (r Relay) Run(ctx context.Context) error {
 	defer done()
 	run.payOwed(last)
 	if err := run.leases.resign(last); err != nil {
-		run.told.fault("give its leases back", err)
+		run.faults.report("give its leases back", err)
 	}
 	return err
 }
 
-// run is a relay at work.
 type run struct {
 	Relay
 	sql    sqltext.SQL
@@ -195,28 +186,28 @@ type run struct {
 	name   *name
 	leases *leases
 	wake   chan struct{} // has room for one
-	told   *told
+	faults *faultLog
 
-	allowed   atomic.Int64 // patience with the database; only the dispatcher changes it
+	allowed   atomic.Int64 // the dbTimeout; only the dispatcher changes it
 	suspects  *suspects
 	owed      owed
 	probation probation
-	late      sync.WaitGroup // for outcomes that come late
-	lateBytes atomic.Int64   // of the messages that have none yet
+	late      sync.WaitGroup // for outcomes that arrive late
+	lateBytes atomic.Int64   // of messages without an outcome yet
 }
 
 func newRun(r Relay) *run {
 	run := &run{Relay: r, sql: r.statements(), hooks: sortHooks(r.Hooks), name: newName(r.Name), wake: make(chan struct{}, 1)}
-	run.setPatience(leastPatience)
+	run.setDBTimeout(minDBTimeout)
 	run.suspects = &suspects{all: make(map[destination]*suspect)}
-	run.told = &told{run: run, faulty: make(map[string]bool)}
+	run.faults = &faultLog{run: run, faulty: make(map[string]bool)}
 	run.leases = newLeases(run)
 	return run
 }
 
-// awaitTables waits until the database answers, and finds out whether it has the tables.
+// awaitTables waits until the database answers, and checks that it has the tables.
 func (r *run) awaitTables(ctx context.Context) error {
-	wait := leastPatience
+	wait := minDBTimeout
 	for tries := 1; ; tries++ {
 		began := time.Now()
 		err := r.findTables(ctx, wait)
@@ -227,7 +218,7 @@ func (r *run) awaitTables(ctx context.Context) error {
 		case err == nil || ctx.Err() != nil:
 			return nil
 		}
-		r.told.fault("read the version of its tables", err)
+		r.faults.report("read the version of its tables", err)
 		if rabbit.Pause(ctx, databaseBackoff.Delay(tries)) != nil {
 			return nil
 		}
@@ -237,9 +228,9 @@ func (r *run) awaitTables(ctx context.Context) error {
 // errOldTables means that the tables are older than the program.
 var errOldTables = errors.New("run rehop outbox migrate, or call Migrate of the dialect at start")
 
-// findTables looks once whether a relay can work with the database.
-func (r *run) findTables(ctx context.Context, p patience) error {
-	ctx, cancel := context.WithTimeout(ctx, p.look())
+// findTables checks once whether a relay can work with the database.
+func (r *run) findTables(ctx context.Context, t dbTimeout) error {
+	ctx, cancel := context.WithTimeout(ctx, t.read())
 	defer cancel()
 	version, err := dialect.Migration{Dialect: r.Dialect, Tables: r.Tables}.Version(ctx, r.DB)
 	if err == nil {
@@ -260,13 +251,13 @@ func (r *run) findTables(ctx context.Context, p patience) error {
 	return r.leases.registry.restore(ctx)
 }
 
-// databaseBackoff is the pause between tries while the database is away.
+// databaseBackoff is the pause between tries while the database is unreachable.
 var databaseBackoff = rabbit.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
 
-// nudge ends the pause between looks into the table.
-func (r *run) nudge() {
+// signal sends to a channel that has room for one, unless a signal is waiting there.
+func signal(to chan struct{}) {
 	select {
-	case r.wake <- struct{}{}:
+	case to <- struct{}{}:
 	default:
 	}
 }
@@ -276,8 +267,8 @@ func (r *run) listen(ctx context.Context) {
 	for tries := 1; ctx.Err() == nil; tries++ {
 		err := r.Waker.Listen(ctx, func() {
 			r.leases.setListening(true)
-			r.told.well("listen for new messages")
-			r.nudge()
+			r.faults.resolve("listen for new messages")
+			signal(r.wake)
 		})
 		if r.leases.setListening(false) {
 			tries = 1
@@ -288,37 +279,37 @@ func (r *run) listen(ctx context.Context) {
 		if err == nil {
 			err = errors.New("the method Listen of the Waker has returned early")
 		}
-		r.told.fault("listen for new messages", err)
+		r.faults.report("listen for new messages", err)
 		_ = rabbit.Pause(ctx, databaseBackoff.Delay(tries))
 	}
 }
 
-// told tells the log of a fault once, until the same work goes on.
-type told struct {
+// faultLog logs a fault once, until the same work succeeds again.
+type faultLog struct {
 	run *run
 
 	mu     sync.Mutex
 	faulty map[string]bool
 }
 
-func (t *told) fault(doing string, err error) {
-	err = t.run.sql.Explain(err)
-	t.mu.Lock()
-	first := !t.faulty[doing]
-	t.faulty[doing] = true
-	t.mu.Unlock()
+func (f *faultLog) report(doing string, err error) {
+	err = f.run.sql.Explain(err)
+	f.mu.Lock()
+	first := !f.faulty[doing]
+	f.faulty[doing] = true
+	f.mu.Unlock()
 	if first {
-		t.run.Logger.Warn("outbox: relay cannot "+doing+"; it keeps trying", "relay", t.run.name.get(), "err", err)
+		f.run.Logger.Warn("outbox: relay cannot "+doing+"; it keeps trying", "relay", f.run.name.get(), "err", err)
 	}
-	tell(t.run.hooks.fault, fmt.Errorf("outbox: relay: %s: %w", doing, err))
+	emit(f.run.hooks.fault, fmt.Errorf("outbox: relay: %s: %w", doing, err))
 }
 
-func (t *told) well(doing string) {
-	t.mu.Lock()
-	again := t.faulty[doing]
-	delete(t.faulty, doing)
-	t.mu.Unlock()
+func (f *faultLog) resolve(doing string) {
+	f.mu.Lock()
+	again := f.faulty[doing]
+	delete(f.faulty, doing)
+	f.mu.Unlock()
 	if again {
-		t.run.Logger.Info("outbox: relay can "+doing+" again", "relay", t.run.name.get())
+		f.run.Logger.Info("outbox: relay can "+doing+" again", "relay", f.run.name.get())
 	}
 }

@@ -19,26 +19,25 @@ import (
 // The states of a row, as they are in the table.
 const (
 	stateReady   = 0
-	stateOrdered = 1 // ready, and in an order
+	stateOrdered = 1 // ready, with an order key
 	stateDelayed = 2 // until due
 	stateAside   = 3 // with its error
 	stateKept    = 4 // published, until due
 )
 
-// shards is into how many parts the messages are divided that relays share. The migrations know it, too.
+// shards is the number of parts that relays share. The migrations have it, too.
 const shards = 16
 
-// row is a message as it is in the table.
 type row struct {
 	id        int64
-	nonce     int64 // which no other row ever has
+	nonce     int64 // unique
 	state     int
 	shard     int
-	delay, at int64 // of a new one: microseconds from now, and since 1970
+	delay, at int64 // of a new row: microseconds from now, and since 1970
 	due       int64
 	attempts  int
-	held      bool // a message of its shard is held back; only on PostgreSQL, and only of those in an order
-	size      int  // of the body and all that is written as JSON
+	held      bool // a message of its shard is held back; only on PostgreSQL, and only with an order key
+	size      int  // of body, properties and headers
 
 	messageID, exchange, routingKey string
 	orderKey                        string
@@ -46,7 +45,7 @@ type row struct {
 	body                            []byte // nil: not loaded yet
 }
 
-// properties are those of a message that have no column of their own.
+// properties are the properties of a message without a column of their own.
 type properties struct {
 	ContentType     string `json:"content_type,omitempty"`
 	ContentEncoding string `json:"content_encoding,omitempty"`
@@ -60,24 +59,24 @@ type properties struct {
 	AppID           string `json:"app_id,omitempty"`
 }
 
-// hash divides keys over shards and locks.
+// hash distributes keys over shards and locks.
 func hash(key string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(key))
 	return h.Sum32()
 }
 
-// identity names the row, also if another one gets its number.
+// identity identifies the row, even if another one gets its number.
 func (r *row) identity() sqltext.Row { return sqltext.Row{Number: r.id, Nonce: r.nonce} }
 
-// newNonce is a number that no other row has, and that every database and its JSON can store.
+// newNonce returns a unique number that every database and its JSON can store.
 func newNonce() int64 {
 	var random [8]byte
 	rand.Read(random[:]) // it never fails
 	return int64(binary.BigEndian.Uint64(random[:]) >> 1)
 }
 
-// newRow makes a row of a message, which gets an id if it has none.
+// newRow returns the row of a message, which gets an id if it has none.
 func newRow(m *Message) (row, error) {
 	if m.ID == "" {
 		m.ID = rehop.NewID()
@@ -92,7 +91,7 @@ func newRow(m *Message) (row, error) {
 	switch {
 	case m.OrderKey != "" && (m.Delay > 0 || time.Until(m.At) > 0):
 		return row{}, fmt.Errorf("%w: a message with an OrderKey cannot be delayed: its order is that of the commits", rehop.ErrInvalid)
-	case m.OrderKey == "" && (m.Delay > 0 || !m.At.IsZero()): // whether it is time already is for the database's clock to say
+	case m.OrderKey == "" && (m.Delay > 0 || !m.At.IsZero()): // the database's clock decides whether it is due
 		r.state, r.delay = stateDelayed, max(m.Delay, 0).Microseconds()
 		if !m.At.IsZero() {
 			r.at = m.At.UnixMicro()
@@ -111,7 +110,7 @@ func newRow(m *Message) (row, error) {
 	return r, nil
 }
 
-// checkText refuses what a database could not store or AMQP not carry, before it spoils a transaction.
+// checkText refuses text that a database cannot store or AMQP cannot carry, before it breaks a transaction.
 func checkText(m *Message) error {
 	for _, f := range []struct{ name, text string }{
 		{"ID", m.ID}, {"Exchange", m.Exchange}, {"Key", m.Key}, {"OrderKey", m.OrderKey}, {"ContentType", m.ContentType},

@@ -11,35 +11,35 @@ import (
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
-// sending is rows that were handed to the client together.
+// sending is a set of rows that were passed to the client together.
 type sending struct {
 	batch    *batch
 	rows     []int           // of the batch
 	messages []rehop.Message // of the rows
-	outcomes chan outcome    // has room for all, and is closed when the client has done its work
+	outcomes chan outcome    // has room for all, and is closed when PublishEach has returned
 	cancel   func()
 	pending  map[int]bool // places in rows without an outcome
 }
 
-// outcome is what the client says of the message in a place.
+// outcome is the result for the message in a place.
 type outcome struct {
 	place int
 	err   error
 }
 
-// maxPatience is how long the messages of some lanes wait for one that is not confirmed.
-const maxPatience = time.Second
+// maxConfirmWait is how long a batch waits for a message that is not confirmed.
+const maxConfirmWait = time.Second
 
-// confirmPatience is that, or less where not much time is given for confirms anyway.
-func (r *run) confirmPatience() time.Duration { return min(maxPatience, r.Timeout/4) }
+// confirmWait is maxConfirmWait, or less if Timeout is short.
+func (r *run) confirmWait() time.Duration { return min(maxConfirmWait, r.Timeout/4) }
 
 var (
 	errNoConfirm = fmt.Errorf("%w: no confirm yet", rehop.ErrUnknown)
 	errNoOutcome = fmt.Errorf("%w: the client returned no result for this message", rehop.ErrUnknown)
 )
 
-// send publishes some rows and judges the outcomes. Messages that are not confirmed for long are postponed, so that nobody waits for
-// them, and their outcomes are taken in by finish.
+// send publishes some rows and decides about them. Messages that are not confirmed for long are retried later, so that the batch can end;
+// finish processes their outcomes.
 func (b *batch) send(ctx context.Context, some []int) {
 	s := &sending{batch: b, rows: some, messages: make([]rehop.Message, len(some)), outcomes: make(chan outcome, len(some)), pending: make(map[int]bool, len(some))}
 	sent := make([]sqltext.Row, len(some))
@@ -54,14 +54,14 @@ func (b *batch) send(ctx context.Context, some []int) {
 		defer done()
 		b.relay.Client.PublishEach(within, s.messages, func(j int, err error) {
 			s.messages[j] = rehop.Message{} // it may be large, and others may take long
-			if err == nil {                 // now: the batch may be waiting for the database, and take in the outcome much later
+			if err == nil {                 // now: the batch may be waiting for the database, and process the outcome much later
 				b.relay.owed.begin(sent[j])
 			}
 			s.outcomes <- outcome{j, err}
 		})
 	}()
-	patience := time.NewTicker(b.relay.confirmPatience())
-	defer patience.Stop()
+	waited := time.NewTicker(b.relay.confirmWait())
+	defer waited.Stop()
 	for {
 		select {
 		case o, more := <-s.outcomes:
@@ -70,8 +70,8 @@ func (b *batch) send(ctx context.Context, some []int) {
 				return
 			}
 			s.take(ctx, o)
-		case <-patience.C:
-			// While the broker is away all wait, and need not be written to.
+		case <-waited.C:
+			// While the broker is unreachable all messages wait, and their rows need no change.
 			if b.relay.Client.State() == rehop.StateOpen && !s.cutShort(ctx) {
 				s.leave()
 				return
@@ -80,10 +80,9 @@ func (b *batch) send(ctx context.Context, some []int) {
 	}
 }
 
-// cutShort reports whether the outcome is another relay's to judge, or nobody's now.
+// cutShort reports whether this relay may not decide about outcomes any more.
 func (s *sending) cutShort(ctx context.Context) bool { return s.batch.term.over() || ctx.Err() != nil }
 
-// take takes in an outcome.
 func (s *sending) take(ctx context.Context, o outcome) {
 	delete(s.pending, o.place)
 	i, b := s.rows[o.place], s.batch
@@ -95,11 +94,11 @@ func (s *sending) take(ctx context.Context, o outcome) {
 		b.trouble = b.trouble || b.fates[i].verdict == left
 	}
 	if o.err == nil || errors.Is(o.err, rehop.ErrRefused) || errors.Is(o.err, rehop.ErrUnroutable) {
-		b.relay.suspects.acquit(destinationOf(&b.rows[i]))
+		b.relay.suspects.remove(destinationOf(&b.rows[i]))
 	}
 }
 
-// missing judges what the client has not told of.
+// missing decides about messages for which the client returned no result.
 func (s *sending) missing(ctx context.Context) {
 	for j := range s.rows {
 		if s.pending[j] {
@@ -108,8 +107,8 @@ func (s *sending) missing(ctx context.Context) {
 	}
 }
 
-// leave postpones what has no outcome until it makes sense to send it again, and keeps of the rest only what is needed to take in
-// the outcomes.
+// leave lets messages without an outcome wait until it makes sense to send them again. It keeps only what is needed to process their
+// outcomes.
 func (s *sending) leave() {
 	b := s.batch
 	rest := &batch{relay: b.relay, term: b.term}
@@ -121,7 +120,7 @@ func (s *sending) leave() {
 		again := b.judge(&b.rows[i], errNoConfirm, true)
 		again.wait += b.relay.Timeout
 		b.fates[i] = again
-		b.relay.suspects.accuse(destinationOf(&b.rows[i]))
+		b.relay.suspects.addUnconfirmed(destinationOf(&b.rows[i]))
 		places[j] = len(rest.rows)
 		kept := b.rows[i]
 		kept.body, kept.headers, kept.properties = nil, "", ""
@@ -133,16 +132,16 @@ func (s *sending) leave() {
 		late.rows[j] = i
 	}
 	b.late = append(b.late, late)
-	// They keep their memory for a while, which others need.
+	// They use memory for a while, which others need.
 	if int(b.relay.lateBytes.Add(int64(rest.bytes))) > b.relay.MaxBytes/lateShare {
 		s.cancel()
 	}
 }
 
-// lateShare is which part of all memory messages may have that are not confirmed for long.
+// lateShare: messages that are not confirmed for long may use this part of MaxBytes.
 const lateShare = 4
 
-// finish takes in the outcomes that were not known in time.
+// finish processes the outcomes that were not known in time.
 func (s *sending) finish(ctx context.Context) {
 	b := s.batch
 	for more := true; more; {
@@ -170,15 +169,14 @@ func (s *sending) finish(ctx context.Context) {
 	b.relay.lateBytes.Add(-int64(b.bytes))
 }
 
-// settle writes late outcomes down.
 func (s *sending) settle(ctx context.Context, some []int) {
 	b := s.batch
 	b.report = Batch{}
 	for _, i := range some {
-		b.relay.suspects.dismiss(destinationOf(&b.rows[i]))
+		b.relay.suspects.doneWaiting(destinationOf(&b.rows[i]))
 		if b.fates[i].verdict == left && !b.term.over() {
-			// It was postponed for a long time, and the broker was away: it is to be sent when the broker is there again.
-			b.fates[i] = fate{verdict: postponed, err: errNoConfirm}
+			// It waits for long, and the broker was unreachable: send it as soon as the broker is there again.
+			b.fates[i] = fate{verdict: retry, err: errNoConfirm}
 		}
 		b.account(&b.rows[i], b.fates[i])
 	}
@@ -188,8 +186,8 @@ func (s *sending) settle(ctx context.Context, some []int) {
 	}
 	b.relay.owed.keep(b.undone)
 	b.undone = nil
-	b.report.Postponed = 0 // that was told before
+	b.report.Retry = 0 // that was reported before
 	if b.report != (Batch{}) {
-		tell(b.relay.hooks.batch, b.report)
+		emit(b.relay.hooks.batch, b.report)
 	}
 }

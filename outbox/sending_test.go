@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// slow is a publisher that answers for some messages only when its context ends, or it is told to.
+// slow is a publisher that answers for some messages only when its context ends, or when the test lets it.
 type slow struct {
 	state   rehop.State
 	keys    map[string]bool // of the messages that it does not answer for
@@ -67,10 +67,10 @@ func TestSendDoesNotWaitForAll(t *testing.T) {
 		s := &slow{state: rehop.StateOpen, keys: map[string]bool{"stuck": true}, release: make(chan struct{})}
 		r := newRun(Relay{Client: s}.withDefaults())
 		b, took := sendSlowly(r, "quick", "stuck", "quick")
-		if took != maxPatience {
-			t.Errorf("took %v, want %v", took, maxPatience)
+		if took != maxConfirmWait {
+			t.Errorf("took %v, want %v", took, maxConfirmWait)
 		}
-		if v := []verdict{b.fates[0].verdict, b.fates[1].verdict, b.fates[2].verdict}; v[0] != published || v[1] != postponed || v[2] != published {
+		if v := []verdict{b.fates[0].verdict, b.fates[1].verdict, b.fates[2].verdict}; v[0] != published || v[1] != retry || v[2] != published {
 			t.Errorf("got verdicts %v, want the second postponed and the others published", v)
 		}
 		if got, want := b.fates[1].wait, 3*r.Timeout; got != want {
@@ -95,7 +95,7 @@ func TestLateConfirmIsOwedAtOnce(t *testing.T) {
 		s := &slow{state: rehop.StateOpen, keys: map[string]bool{"late": true}, release: make(chan struct{})}
 		r := newRun(Relay{Client: s}.withDefaults())
 		b, _ := sendSlowly(r, "late")
-		if b.fates[0].verdict != postponed {
+		if b.fates[0].verdict != retry {
 			t.Fatalf("got verdict %v, want postponed", b.fates[0].verdict)
 		}
 		read := []row{{id: 0, routingKey: "late"}}
@@ -117,15 +117,15 @@ func TestSuspects(t *testing.T) {
 		r := newRun(Relay{Client: s}.withDefaults())
 		sendSlowly(r, "stuck")
 		b, took := sendSlowly(r, "stuck", "quick", "stuck")
-		if s.sent.Load() != 2 || took != 0 || !b.fates[0].untried || b.fates[1].verdict != published || b.fates[2].verdict != postponed {
+		if s.sent.Load() != 2 || took != 0 || !b.fates[0].untried || b.fates[1].verdict != published || b.fates[2].verdict != retry {
 			t.Errorf("sent %d in all, the last in %v with fates %+v; want the quick one alone", s.sent.Load(), took, b.fates)
 		}
-		r.suspects.dismiss(destination{key: "stuck"})
+		r.suspects.doneWaiting(destination{key: "stuck"})
 		b, _ = sendSlowly(r, "stuck", "stuck", "stuck")
 		if s.sent.Load() != 3 || b.fates[0].untried || !b.fates[1].untried || !b.fates[2].untried {
 			t.Errorf("sent %d in all, want one more", s.sent.Load())
 		}
-		r.suspects.acquit(destination{key: "stuck"})
+		r.suspects.remove(destination{key: "stuck"})
 		close(s.release)
 		if sendSlowly(r, "stuck", "stuck"); s.sent.Load() != 5 {
 			t.Errorf("sent %d in all, want all when the broker has answered", s.sent.Load())

@@ -10,27 +10,27 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// Spill publishes messages directly, and puts those that the broker does not take into the outbox of a database, from which a relay
-// publishes them later. It is for messages that belong to no transaction; no order is kept between those that go one way and those
-// that go the other. It is safe for concurrent use.
+// Spill publishes messages directly, and writes those that the broker does not accept to the outbox of a database. A relay publishes
+// them later. Use it for messages that belong to no transaction. No order is kept between the two ways. It is safe for concurrent use.
 type Spill struct {
-	// Client publishes.
+	// Client publishes, such as a *rehop.Client. Required.
 	Client interface {
 		Publish(ctx context.Context, m rehop.Message) error
 		State() rehop.State
 	}
-	// Box and DB are the outbox.
+	// Box and DB are the outbox. Required.
 	Box Box
 	DB  *sql.DB
-	// Patience is how long the broker may take to confirm; at most half of the time that the context has left. Default: 2 s.
-	Patience time.Duration
-	// Hooks receive events: OnSpill is called for each message that went into the outbox. Default: none.
+	// ConfirmTimeout is how long the broker may take to confirm. If the context has a deadline, the broker gets at most half of the time
+	// that is left, so that there is time to write to the database. Default: 2 s.
+	ConfirmTimeout time.Duration
+	// Hooks receive events: OnSpill is called for each message that is written to the outbox. Default: none.
 	Hooks []Hooks
 }
 
-// Publish returns nil when the broker has confirmed the message or the database has it. A message goes into the database if the broker is
-// blocked or away, or does not answer in time; in the last case the broker may have it too, under the same id. Other errors are
-// those of rehop.Client.Publish; if writing to the database fails too, the error has both.
+// Publish returns nil when the broker has confirmed the message, or when the message is in the outbox. It writes the message to the
+// outbox if the broker is blocked, cannot be reached, or does not answer in time. In the last case the broker may have the message too,
+// with the same id. Other errors are those of rehop.Client.Publish. If writing to the database fails too, the error wraps both.
 func (s Spill) Publish(ctx context.Context, m rehop.Message) error {
 	if m.ID == "" {
 		m.ID = rehop.NewID()
@@ -39,7 +39,7 @@ func (s Spill) Publish(ctx context.Context, m rehop.Message) error {
 	if err == nil || !spills(err) {
 		return err
 	}
-	if putErr := s.put(ctx, m); putErr != nil {
+	if putErr := s.Box.PublishNow(ctx, s.DB, Message{Message: m}); putErr != nil {
 		return fmt.Errorf("%w; writing it to the outbox failed too: %w", err, putErr)
 	}
 	for _, hooks := range s.Hooks {
@@ -51,34 +51,25 @@ func (s Spill) Publish(ctx context.Context, m rehop.Message) error {
 }
 
 func (s Spill) direct(ctx context.Context, m rehop.Message) error {
-	switch s.Client.State() { // do not wait for what is known
+	switch s.Client.State() { // without waiting for the timeout
 	case rehop.StateBlocked:
 		return fmt.Errorf("publish message %s: %w", m.ID, rehop.ErrBlocked)
 	case rehop.StateRecovering:
 		return fmt.Errorf("publish message %s: %w", m.ID, rehop.ErrDisconnected)
 	}
-	patience := s.Patience
-	if patience <= 0 {
-		patience = 2 * time.Second
+	timeout := s.ConfirmTimeout
+	if timeout <= 0 {
+		timeout = 2 * time.Second
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		patience = min(patience, time.Until(deadline)/2)
+		timeout = min(timeout, time.Until(deadline)/2)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return s.Client.Publish(ctx, m)
 }
 
-// spills reports whether the broker may take the message at another time.
+// spills reports whether the broker may accept the message later.
 func spills(err error) bool {
-	for _, e := range []error{rehop.ErrBlocked, rehop.ErrDisconnected, rehop.ErrUnknown} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
-func (s Spill) put(ctx context.Context, m rehop.Message) error {
-	return s.Box.PublishNow(ctx, s.DB, Message{Message: m})
+	return errors.Is(err, rehop.ErrBlocked) || errors.Is(err, rehop.ErrDisconnected) || errors.Is(err, rehop.ErrUnknown)
 }

@@ -59,9 +59,9 @@ func (s *stage) put(messages ...string) {
 }
 
 // look has the dispatcher look once, and waits for what it has begun.
-func (s *stage) look() {
+func (s *stage) poll() {
 	s.t.Helper()
-	if _, err := s.d.look(s.t.Context(), s.t.Context()); err != nil {
+	if _, err := s.d.poll(s.t.Context(), s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 	for s.d.running > 0 {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// suspects are destinations of which a message was not confirmed for long. Others that go there would only wait with it, and fill the
-// memory and the client's window, until nothing goes anywhere. So none is sent as long as one waits, and after that one at a time,
-// until the broker answers for one.
+// suspects are destinations that have not confirmed a message for long. More messages for them would only wait too, and fill the memory
+// and the client's window, until nothing is published at all. So none is sent while one waits, and after that one at a time, until the
+// broker answers for one.
 type suspects struct {
 	mu  sync.Mutex
 	all map[destination]*suspect
@@ -22,15 +22,15 @@ type suspect struct {
 	waiting int // messages without a confirm
 }
 
-// maxSuspects bounds memory. Where each message has a key of its own, it is of no use anyway.
+// maxSuspects bounds memory. If each message has a key of its own, suspects do not help anyway.
 const maxSuspects = 1000
 
 var errSuspect = errors.New("the broker has not confirmed an earlier message with this exchange and key yet")
 
 func destinationOf(r *row) destination { return destination{r.exchange, r.routingKey} }
 
-// accuse notes that a message to a destination is not confirmed.
-func (s *suspects) accuse(d destination) {
+// addUnconfirmed notes that a message to a destination is not confirmed.
+func (s *suspects) addUnconfirmed(d destination) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.all[d]
@@ -47,8 +47,8 @@ func (s *suspects) accuse(d destination) {
 	one.waiting++
 }
 
-// dismiss notes that nobody waits for a confirm any more that did not come.
-func (s *suspects) dismiss(d destination) {
+// doneWaiting notes that the relay no longer waits for a confirm.
+func (s *suspects) doneWaiting(d destination) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if one := s.all[d]; one != nil {
@@ -56,8 +56,8 @@ func (s *suspects) dismiss(d destination) {
 	}
 }
 
-// acquit notes that the broker has answered for a message.
-func (s *suspects) acquit(d destination) {
+// remove notes that the broker has answered for a message.
+func (s *suspects) remove(d destination) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.all) > 0 {
@@ -65,8 +65,8 @@ func (s *suspects) acquit(d destination) {
 	}
 }
 
-// ask tells whether nothing may go to a destination now, or but one message, and how long it has been so.
-func (s *suspects) ask(d destination) (none, one bool, age time.Duration) {
+// check reports whether no message, or only one, may be sent to a destination now, and how long it has been so.
+func (s *suspects) check(d destination) (none, one bool, age time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.all) == 0 {

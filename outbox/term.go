@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// term is a time during which a relay has held its leases without a gap. What began in one term must not go on in the next: another
-// relay may have had the leases between them.
+// term is a time during which a relay holds its leases without a gap. Work that began in one term must not continue in the next: another
+// relay may have had the leases in between.
 type term struct {
 	until atomic.Pointer[time.Time]
 	once  sync.Once
@@ -22,15 +22,15 @@ func newTerm(until time.Time) *term {
 	return t
 }
 
-// extend has the term last until a moment, which was reckoned from before the database was asked.
+// extend sets the end of the term, measured from before the leases were renewed.
 func (t *term) extend(until time.Time) { t.until.Store(&until) }
 
-// end is called when the leases have been lost, or are given back.
+// end is called when the leases are lost or returned.
 func (t *term) end() { t.once.Do(func() { close(t.ended) }) }
 
-// over reports whether the term has ended. It asks the clock and does not rely on timers: in a process that was stopped and goes on,
-// any goroutine may run before a timer does. The monotonic clock stands still while a machine sleeps, and the other one can be
-// set back, so the one that says later counts.
+// over reports whether the term has ended. It reads the clock and does not rely on timers: in a process that was stopped and resumes, any
+// goroutine may run before a timer does. The monotonic clock stands still while a machine sleeps, and the wall clock can be set back, so
+// the later one counts.
 func (t *term) over() bool {
 	select {
 	case <-t.ended:
@@ -41,7 +41,7 @@ func (t *term) over() bool {
 	return !now.Before(until) || !now.Round(0).Before(until.Round(0))
 }
 
-// within is a context that ends with the term, or after a time. Its Err knows before any timer when the term is over.
+// within returns a context that ends with the term, or after a time limit. Its Err reports the end of the term before any timer does.
 // done must be called.
 func (t *term) within(ctx context.Context, limit time.Duration) (within context.Context, done func()) {
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -26,7 +26,7 @@ func TestTermEndsByTheClock(t *testing.T) {
 	})
 }
 
-// A machine that slept has a monotonic clock that stood still; the other one tells.
+// On a machine that slept the monotonic clock stood still, but the wall clock did not.
 func TestTermEndsByTheWallClock(t *testing.T) {
 	monotonic := time.Now().Add(time.Hour)
 	term := newTerm(monotonic)

@@ -11,14 +11,14 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// ErrNoTransaction means that something is not in a transaction in which messages were to be published.
+// ErrNoTransaction means that messages were to be published with something that is not in a transaction, such as a *sql.DB.
 var ErrNoTransaction = errors.New("not in a transaction")
 
-// transactional is implemented by what is certainly a transaction, such as outboxpgx.Tx returns.
+// transactional is implemented by types that are always in a transaction, such as the result of outboxpgx.Tx.
 type transactional interface{ InTransaction() }
 
-// inTransaction makes sure that statements of tx belong to a transaction, and returns what to run them with. It knows the usual types and
-// asks the database about the others.
+// inTransaction checks that statements of tx belong to a transaction, and returns what to run them with. It knows the usual types and asks
+// the database about others.
 func (b Box) inTransaction(ctx context.Context, tx Tx) (Tx, error) {
 	switch known := unwrap(tx).(type) {
 	case *sql.Tx, transactional:
@@ -36,7 +36,6 @@ func (b Box) inTransaction(ctx context.Context, tx Tx) (Tx, error) {
 	return tx, nil
 }
 
-// checkGiven refuses a transaction that is nil.
 func checkGiven(tx Tx) error {
 	if v := reflect.ValueOf(tx); tx == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return fmt.Errorf("outbox: %w: it is nil; in a handler of an inbox, call inbox.Tx with the handler's context", ErrNoTransaction)
@@ -48,8 +47,8 @@ func (b Box) noTransaction(tx Tx) error {
 	return fmt.Errorf("outbox: %w: a message commits with the transaction it is published in, and this %T is in none: begin one and pass it, or use PublishNow", ErrNoTransaction, tx)
 }
 
-// unwrap is the type of database/sql that a type of bun, sqlx, ent or gorm embeds, if any: their own methods may rewrite statements, or
-// prepare them. gorm embeds one of its types in another.
+// unwrap returns the type of database/sql that a type of bun, sqlx, ent or gorm embeds, if any: their own methods may rewrite or prepare
+// statements. gorm embeds one of its types in another.
 func unwrap(tx Tx) Tx {
 	for inner := tx; inner != nil; inner = embedded(inner) {
 		switch inner.(type) {
@@ -60,7 +59,7 @@ func unwrap(tx Tx) Tx {
 	return tx
 }
 
-// embedded is the transaction (Tx) or the pool of gorm (ConnPool) that a struct embeds.
+// embedded returns the transaction (Tx) or the pool of gorm (ConnPool) that a struct embeds.
 func embedded(tx Tx) Tx {
 	v := reflect.ValueOf(tx)
 	if v.Kind() == reflect.Pointer {
@@ -85,7 +84,7 @@ func embedded(tx Tx) Tx {
 func (b Box) asksTransaction(ctx context.Context, tx Tx) (bool, error) {
 	const savepoint, release = "SAVEPOINT rehop_check", "RELEASE SAVEPOINT rehop_check"
 	if b.Dialect == dialect.SQLite {
-		// SQLite refuses this in a transaction, and outside it changes nothing: the temporary database is never synced.
+		// SQLite refuses this in a transaction. Outside, it changes nothing: the temporary database is never synced.
 		_, err := tx.ExecContext(ctx, "PRAGMA temp.synchronous = FULL")
 		if err != nil && strings.Contains(err.Error(), "inside a transaction") {
 			return true, nil
@@ -101,7 +100,7 @@ func (b Box) asksTransaction(ctx context.Context, tx Tx) (bool, error) {
 	return true, nil
 }
 
-// unless drops an error that has one of some marks in its text.
+// unless returns nil for an error whose text contains one of the marks.
 func unless(err error, marks ...string) error {
 	for _, mark := range marks {
 		if strings.Contains(err.Error(), mark) {

@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// view is what a relay reads at one time.
+// view is one consistent read of the tables.
 type view struct {
 	run    *run
 	db     session
@@ -18,7 +18,6 @@ type view struct {
 	server int64 // on PostgreSQL: when the server was started; elsewhere 0
 }
 
-// rows reads rows.
 func (v *view) rows(ctx context.Context, query string, args []any) ([]row, error) {
 	return readAll(ctx, v.db, query, args, func(found *sql.Rows) (row, error) {
 		held := 0
@@ -28,16 +27,16 @@ func (v *view) rows(ctx context.Context, query string, args []any) ([]row, error
 	})
 }
 
-// viewing lets the relay read, and write a barrier afterwards, in one transaction. So if that commits, what was read comes from the same
-// server that has committed the barrier: a proxy or a failover could lead the next transaction to another one.
-func (r *run) viewing(ctx context.Context, p patience, work func(*view) error) error {
-	if r.Dialect == dialect.SQLite { // which does not let a transaction wait for the lock that has begun with reading
+// viewing runs work, which reads and then writes a barrier, in one transaction. If that commits, the rows come from the same server that
+// committed the barrier: a proxy or a failover could lead the next transaction to another one.
+func (r *run) viewing(ctx context.Context, t dbTimeout, work func(*view) error) error {
+	if r.Dialect == dialect.SQLite { // there, a transaction that began with a read cannot wait for the write lock
 		return work(&view{run: r, db: r.DB})
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// A connection that is dead without a word is found out by these limits, and the next one is tried.
-	begun := time.AfterFunc(p.begin(), func() { cancel(fmt.Errorf("the database has not begun a transaction within %v", p.begin())) })
+	// These limits detect a connection that died silently. The next poll uses another one.
+	begun := time.AfterFunc(t.begin(), func() { cancel(fmt.Errorf("the database has not begun a transaction within %v", t.begin())) })
 	defer begun.Stop()
 	tx, err := begin(ctx, r.DB, r.Dialect, r.level)
 	if err != nil {
@@ -57,12 +56,12 @@ func (r *run) viewing(ctx context.Context, p patience, work func(*view) error) e
 	if err != nil {
 		return withCause(ctx, errors.Join(err, tx.rollback(ctx)))
 	}
-	committed := time.AfterFunc(p.commit(), func() { cancel(fmt.Errorf("the database has not committed within %v", p.commit())) })
+	committed := time.AfterFunc(t.commit(), func() { cancel(fmt.Errorf("the database has not committed within %v", t.commit())) })
 	defer committed.Stop()
 	return withCause(ctx, tx.commit(ctx))
 }
 
-// withCause adds to an error why the context has ended, if it has.
+// withCause adds the reason for which the context has ended, if it has.
 func withCause(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || errors.Is(err, context.Cause(ctx)) {
 		return err
@@ -70,14 +69,14 @@ func withCause(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 }
 
-// errFenced means that another relay has a lease that this one believed to have.
+// errFenced means that another relay has a lease that this one believed to hold.
 var errFenced = errors.New("another relay now holds a lease of this relay; nothing was published")
 
-// barrier writes something after rows of some shards were read. Databases let others see what a transaction has done before it is on
-// disk, and a crash can undo it; but what was visible then is on disk once the barrier is. So what was read may be published when the
-// view has ended without an error. Nothing may be if another relay has one of the leases.
+// barrier writes to the database after rows of some shards were read. Databases show the changes of a transaction before they are on disk,
+// and a crash can undo them; but what was visible is on disk once the barrier is. So the rows may be published when the view has ended
+// without an error. Nothing may be published if another relay has one of the leases.
 //
-// On PostgreSQL it returns the number of this transaction: those that were under way when the rows were read have lower ones.
+// On PostgreSQL it returns the number of this transaction: transactions that were open when the rows were read have lower numbers.
 func (v *view) barrier(ctx context.Context, shards []int) (number int64, err error) {
 	owner := v.run.name.get()
 	query, args := v.run.sql.Owned(shards, owner, v.run.level != sql.LevelRepeatableRead)
@@ -101,7 +100,7 @@ func (v *view) barrier(ctx context.Context, shards []int) (number int64, err err
 	return number, nil
 }
 
-// execSynced runs a statement on SQLite whose commit is on disk when it returns, whatever the pool's connections are set to.
+// execSynced runs a statement on SQLite whose commit is on disk when it returns, whatever the settings of the pool's connections.
 func (r *run) execSynced(ctx context.Context, _ session, query string, args []any) (changed int, err error) {
 	conn, err := r.DB.Conn(ctx)
 	if err != nil {
@@ -117,7 +116,7 @@ func (r *run) execSynced(ctx context.Context, _ session, query string, args []an
 		if _, err := conn.ExecContext(ctx, "PRAGMA synchronous = FULL"); err != nil {
 			return 0, err
 		}
-		// Also when ctx has ended: the connection goes back to the pool.
+		// Also when ctx has ended: the connection returns to the pool.
 		defer func() {
 			_, restored := conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA synchronous = %d", level))
 			err = errors.Join(err, restored)

@@ -1,4 +1,4 @@
-// Package rehopotel reports to OpenTelemetry what rehop does: spans that follow a message from its
+// Package rehopotel reports the work of rehop to OpenTelemetry: spans that follow a message from its
 // publisher through every attempt to the failed queue and its replay, and metrics by the messaging
 // conventions.
 //
@@ -7,6 +7,6 @@
 //	relay := outbox.Relay{Client: client, Hooks: []outbox.Hooks{telemetry.Outbox()}}
 //	once := inbox.Inbox{DB: db, Dialect: dialect.Postgres, OnDuplicate: telemetry.Duplicate}
 //
-// A message carries the context of its publisher in W3C headers. Each attempt is a span below it, with a link to the attempt before; a
-// replay, which may come days later, begins a trace of its own with links to both.
+// A message carries the context of its publisher in W3C headers. Each attempt is a child span of the publish, with a link to the attempt
+// before. A replay, which may happen days later, starts a new trace with links to both.
 package rehopotel

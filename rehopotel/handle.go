@@ -16,14 +16,13 @@ import (
 
 const opProcess = "process"
 
-// run is one run of a handler.
 type run struct {
 	span trace.Span
 
-	// What becomes of the delivery. Only the goroutine that concludes it touches these, which is not the handler's own if that was
-	// left behind.
-	settling trace.Span
-	began    time.Time
+	// The span of the outcome. Only the goroutine that settles the delivery uses these fields. That is not the handler's goroutine if the
+	// handler was abandoned.
+	settle trace.Span
+	began  time.Time
 }
 
 type runKey struct{}
@@ -40,7 +39,7 @@ func (c *client) onHandleStart(ctx context.Context, d *rehop.Delivery) context.C
 		c.count.retryAge.Record(ctx, max(0, time.Since(d.FirstFailed)).Seconds(), of.record...)
 	}
 	c.count.inFlight.Add(ctx, 1, of.add...)
-	if trace.SpanContextFromContext(ctx).IsValid() { // of whoever has subscribed, which is long past
+	if trace.SpanContextFromContext(ctx).IsValid() { // of the call of Subscribe, which ended long ago
 		ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 	}
 	if len(d.Headers) > 0 {
@@ -61,8 +60,8 @@ func (c *client) onHandleStart(ctx context.Context, d *rehop.Delivery) context.C
 	return context.WithValue(ctx, runKey{}, &run{span: span})
 }
 
-// place says where an attempt belongs: below the publish, beside the attempts before, or below the first attempt, if the publisher is not
-// traced; after a replay in a trace of its own, and its retries below that.
+// place returns the parent and the links of an attempt. The parent is the publish, or the first attempt if the publisher is not traced.
+// The first attempt after a replay starts a new trace, and is the parent of its retries.
 func (c *client) place(created trace.SpanContext, d *rehop.Delivery) (above trace.SpanContext, options []trace.SpanStartOption) {
 	if d.Replays == 0 && d.Attempt == 1 {
 		return created, nil
@@ -79,7 +78,6 @@ func (c *client) place(created trace.SpanContext, d *rehop.Delivery) (above trac
 	return created, []trace.SpanStartOption{trace.WithLinks(linksTo(last)...)}
 }
 
-// onHandleEnd ends the span of an attempt.
 func (c *client) onHandleEnd(ctx context.Context, d *rehop.Delivery, took time.Duration, err error) {
 	c.count.inFlight.Add(ctx, -1, c.labels.of(label{queue: d.Queue}).add...)
 	l := label{operation: opProcess, kind: typeProcess, destination: d.Queue}
@@ -96,7 +94,7 @@ func (c *client) onHandleEnd(ctx context.Context, d *rehop.Delivery, took time.D
 	c.count.process.Inst().Record(ctx, took.Seconds(), c.labels.of(l).record...)
 }
 
-// handlerFault is the error as a word. What it means for the message is told by the outcome.
+// handlerFault is the error.type of a handler's error. What it means for the message is in the outcome.
 func handlerFault(err error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -107,7 +105,7 @@ func handlerFault(err error) string {
 	return "error"
 }
 
-// onMove starts the span of sending a message on, and has its context go with the message, so that the next attempt can link to it.
+// onMove starts the span of moving a message, and writes its context into the message, so that the next attempt can link to it.
 func (c *client) onMove(ctx context.Context, d *rehop.Delivery, result rehop.Result, added map[string]any) {
 	r := runOf(ctx)
 	if r == nil { // no handler was run
@@ -115,7 +113,7 @@ func (c *client) onMove(ctx context.Context, d *rehop.Delivery, result rehop.Res
 		if origin.IsValid() {
 			ctx = trace.ContextWithRemoteSpanContext(ctx, origin)
 		}
-		span := c.settle(ctx, d, result)
+		span := c.startSettle(ctx, d, result)
 		span.End()
 		note(added, headerLast, span.SpanContext())
 		if !origin.IsValid() {
@@ -123,8 +121,8 @@ func (c *client) onMove(ctx context.Context, d *rehop.Delivery, result rehop.Res
 		}
 		return
 	}
-	r.settling, r.began = c.settle(ctx, d, result), time.Now()
-	note(added, headerLast, r.settling.SpanContext())
+	r.settle, r.began = c.startSettle(ctx, d, result), time.Now()
+	note(added, headerLast, r.settle.SpanContext())
 	if !c.origin(d).IsValid() {
 		note(added, headerFirst, r.span.SpanContext())
 	}
@@ -133,40 +131,30 @@ func (c *client) onMove(ctx context.Context, d *rehop.Delivery, result rehop.Res
 	}
 }
 
-// settle starts the span of what becomes of a delivery.
-func (c *client) settle(ctx context.Context, d *rehop.Delivery, result rehop.Result) trace.Span {
-	name := settling(result.Outcome)
+func (c *client) startSettle(ctx context.Context, d *rehop.Delivery, result rehop.Result) trace.Span {
+	name := operation(result.Outcome)
 	_, span := c.tracer.Start(ctx, name+" "+d.Queue, trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(c.deliveryAttributes(d, name, semconv.MessagingOperationTypeSettle)...))
 	return span
 }
 
-// settling is the operation that leads to an outcome.
-func settling(o rehop.Outcome) string {
-	switch o {
-	case rehop.OutcomeDone:
+// operation is the messaging.operation.name of an outcome: the outcome, or "ack", the name by the conventions, for a handled message.
+func operation(o rehop.Outcome) string {
+	if o == rehop.OutcomeDone {
 		return "ack"
-	case rehop.OutcomeFailed:
-		return "fail"
-	case rehop.OutcomeDiscarded:
-		return "discard"
-	case rehop.OutcomeReturned:
-		return "return"
-	case rehop.OutcomePostponed:
-		return "postpone"
 	}
 	return string(o)
 }
 
-// onResult ends the span of sending a message on, and counts what became of it. A message that was simply acked has no such span.
+// onResult ends the span of the outcome and counts it. A message that is only acked has no such span.
 func (c *client) onResult(ctx context.Context, d *rehop.Delivery, result rehop.Result) {
-	if r := runOf(ctx); r != nil && (r.settling != nil || result.Outcome != rehop.OutcomeDone) {
-		if r.settling == nil {
-			r.settling, r.began = c.settle(ctx, d, result), time.Now()
+	if r := runOf(ctx); r != nil && (r.settle != nil || result.Outcome != rehop.OutcomeDone) {
+		if r.settle == nil {
+			r.settle, r.began = c.startSettle(ctx, d, result), time.Now()
 		}
-		r.settling.SetAttributes(keyOutcome.String(string(result.Outcome)), keyKind.String(string(result.Kind)), keyDelay.Float64(result.Delay.Seconds()))
-		r.settling.End()
-		c.count.operation.Inst().Record(ctx, time.Since(r.began).Seconds(), c.labels.of(label{operation: settling(result.Outcome), kind: typeSettle, destination: d.Queue}).record...)
+		r.settle.SetAttributes(keyOutcome.String(string(result.Outcome)), keyKind.String(string(result.Kind)), keyDelay.Float64(result.Delay.Seconds()))
+		r.settle.End()
+		c.count.operation.Inst().Record(ctx, time.Since(r.began).Seconds(), c.labels.of(label{operation: operation(result.Outcome), kind: typeSettle, destination: d.Queue}).record...)
 	}
 	c.count.consumed.Inst().Add(ctx, 1, c.labels.of(label{operation: opProcess, kind: typeProcess, destination: d.Queue,
 		outcome: string(result.Outcome), fault: string(result.Kind)}).add...)

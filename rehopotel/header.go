@@ -3,6 +3,7 @@ package rehopotel
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -10,14 +11,14 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// Headers in which the context of earlier attempts travels. The publisher's own stays in the propagator's, traceparent as a rule.
+// Headers with the context of earlier attempts. The context of the publisher stays in the propagator's header, usually traceparent.
 const (
 	headerFirst  = rehop.HookPrefix + "first-traceparent"  // the first attempt, if the publisher is not traced
-	headerLast   = rehop.HookPrefix + "last-traceparent"   // what sent the message on its way the last time
-	headerReplay = rehop.HookPrefix + "replay-traceparent" // the first attempt after a replay, below which its retries belong
+	headerLast   = rehop.HookPrefix + "last-traceparent"   // the span that last moved the message
+	headerReplay = rehop.HookPrefix + "replay-traceparent" // the first attempt after a replay, the parent of its retries
 )
 
-// headers are a message's, as a propagator sees them. Other clients write texts as bytes.
+// headers are the headers of a message, for a propagator. Some clients write text as bytes.
 type headers map[string]any
 
 func (h headers) Get(name string) string {
@@ -33,34 +34,30 @@ func (h headers) Get(name string) string {
 func (h headers) Set(name, value string) { h[name] = value }
 
 func (h headers) Keys() []string {
-	names := make([]string, 0, len(h))
-	for name := range h {
-		names = append(names, name)
-	}
-	return names
+	return slices.Collect(maps.Keys(h))
 }
 
-// Inject writes the context of the present span into a message. Publishing does that by itself; this is for messages that somebody else
-// publishes later, such as the relay of an outbox.
+// Inject writes the context of the current span into a message. Call it for messages that another component publishes later, such as the
+// relay of an outbox; the client's own hooks do this when it publishes. It does nothing if ctx has no span.
 func (t *Telemetry) Inject(ctx context.Context, m *rehop.Message) {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		t.inject(ctx, m)
 	}
 }
 
-// Carry passes on the context of an attempt, for whoever does the work: give it to target.HTTP and target.Command.
+// Carry passes the context of an attempt on to a target. It is for the field Carry of target.HTTP and target.Command.
 func (t *Telemetry) Carry(ctx context.Context, set func(name, value string)) {
 	t.propagator.Inject(ctx, setter(set))
 }
 
-// setter is a carrier that can only be written to.
+// setter is a write-only carrier.
 type setter func(name, value string)
 
 func (s setter) Get(string) string      { return "" }
 func (s setter) Set(name, value string) { s(name, value) }
 func (s setter) Keys() []string         { return nil }
 
-// inject leaves the map as it is: it belongs to whoever publishes, and may be used for several messages.
+// inject replaces the headers and does not change the map, which the caller may use for several messages.
 func (t *Telemetry) inject(ctx context.Context, m *rehop.Message) {
 	own := make(headers, len(m.Headers)+2)
 	maps.Copy(own, m.Headers)
@@ -68,8 +65,7 @@ func (t *Telemetry) inject(ctx context.Context, m *rehop.Message) {
 	m.Headers = own
 }
 
-// origin is the context to which all attempts of a message belong: in which it was published, or, if that is not known, its first
-// attempt.
+// origin is the context to which all attempts of a message belong: that of the publish or, if that is not known, of the first attempt.
 func (t *Telemetry) origin(d *rehop.Delivery) trace.SpanContext {
 	if created := t.creation(d.Headers); created.IsValid() {
 		return created
@@ -85,7 +81,7 @@ func (t *Telemetry) creation(of map[string]any) trace.SpanContext {
 	return trace.SpanContextFromContext(t.propagator.Extract(context.Background(), headers(of)))
 }
 
-// noted is the context in a header of our own.
+// noted reads the context in one of the headers above.
 func noted(of *rehop.Delivery, name string) trace.SpanContext {
 	value := headers{name: of.HookHeader(name)}.Get(name)
 	if value == "" {
@@ -94,7 +90,7 @@ func noted(of *rehop.Delivery, name string) trace.SpanContext {
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": value}))
 }
 
-// note writes a context into a header of our own.
+// note writes a context into one of the headers above.
 func note(in map[string]any, name string, of trace.SpanContext) {
 	if !of.IsValid() {
 		return
@@ -104,7 +100,7 @@ func note(in map[string]any, name string, of trace.SpanContext) {
 	in[name] = written["traceparent"]
 }
 
-// linksTo are links to those contexts that there are.
+// linksTo returns links to the valid ones of some contexts.
 func linksTo(contexts ...trace.SpanContext) []trace.Link {
 	var links []trace.Link
 	for _, c := range contexts {

@@ -9,7 +9,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// label is what a measurement of messages is about. What is empty is left out.
+// label is the attributes of a measurement. Empty ones are left out.
 type label struct {
 	operation, kind, destination string
 	outcome, fault               string
@@ -32,12 +32,12 @@ func (l label) attributes() []attribute.KeyValue {
 	return list
 }
 
-// made are the attributes of a measurement in the forms that instruments want.
+// made is the attributes of a measurement in the forms that instruments need.
 type made struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
 
-	announced atomic.Bool // counters that go with it are there, with 0
+	announced atomic.Bool // related counters were exported with 0
 }
 
 func (l label) made() *made {
@@ -45,13 +45,13 @@ func (l label) made() *made {
 	return &made{add: []metric.AddOption{option}, record: []metric.RecordOption{option}}
 }
 
-// labels keeps what was made: there are few different ones, and many messages.
+// labels caches attributes: there are few different ones, and many messages.
 type labels struct {
 	mu    sync.RWMutex
 	known map[label]*made
 }
 
-// labelsKept bounds the memory of a program that publishes to ever new exchanges.
+// labelsKept bounds the memory of a program that keeps publishing to new exchanges.
 const labelsKept = 1000
 
 func (k *labels) of(l label) *made {

@@ -142,7 +142,7 @@ func TestMetricsOfMessages(t *testing.T) {
 			"rehop.retries{rehop.kind=error,rehop.queue=orders}":                                        3,
 			"rehop.failed{rehop.kind=error,rehop.queue=orders}":                                         1,
 			"rehop.retry.age{rehop.queue=orders}":                                                       3,
-			"rehop.unrouted{rehop.exchange=(default)}":                                                  1,
+			"rehop.unroutable{rehop.exchange=(default)}":                                                1,
 			"rehop.handlers.in_flight{rehop.queue=orders}":                                              0,
 			"rehop.consumers{rehop.queue=orders,rehop.state=up}":                                        1,
 			"rehop.connections{rehop.connection=publish,rehop.state=OPEN}":                              1,
@@ -197,7 +197,7 @@ func TestMetricsOfStanding(t *testing.T) {
 	}
 }
 
-// consuming tells of subscriptions that receive.
+// consuming reports subscriptions that receive.
 type consuming chan rehop.ConsumerEvent
 
 func (c consuming) OnConsumer(e rehop.ConsumerEvent) { c <- e }
@@ -228,7 +228,7 @@ func TestMetricsOfTheOutbox(t *testing.T) {
 	m := measure(t)
 	m.outbox.OnBacklog(outbox.Backlog{Ready: 9, Delayed: 1})
 	m.outbox.OnBacklog(outbox.Backlog{Ready: 3, Retrying: 5, Delayed: 2, SetAside: 1, Kept: 4, Oldest: 90 * time.Second})
-	m.outbox.OnBatch(outbox.Batch{Published: 5, Postponed: 1, Took: time.Second})
+	m.outbox.OnBatch(outbox.Batch{Published: 5, Retry: 1, Took: time.Second})
 	m.outbox.OnBatch(outbox.Batch{Published: 2, SetAside: 1, Left: 3, Took: time.Second})
 	m.outbox.OnLease(outbox.Lease{Gained: true, Shards: []int{1, 2, 3}, Of: 8})
 	m.outbox.OnLease(outbox.Lease{Shards: []int{2}, Of: 8})
@@ -242,7 +242,7 @@ func TestMetricsOfTheOutbox(t *testing.T) {
 		"rehop.outbox.messages{rehop.state=kept}":       4,
 		"rehop.outbox.oldest{}":                         90,
 		"rehop.outbox.relayed{rehop.outcome=published}": 7,
-		"rehop.outbox.relayed{rehop.outcome=postponed}": 1,
+		"rehop.outbox.relayed{rehop.outcome=retry}":     1,
 		"rehop.outbox.relayed{rehop.outcome=set_aside}": 1,
 		"rehop.outbox.relayed{rehop.outcome=left}":      3,
 		"rehop.outbox.batch.duration{}":                 2,
@@ -333,7 +333,7 @@ func TestWatch(t *testing.T) {
 func TestZeros(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := measure(t)
-		m.want(map[string]float64{"rehop.unrouted{rehop.exchange=(default)}": 0})
+		m.want(map[string]float64{"rehop.unroutable{rehop.exchange=(default)}": 0})
 		b := rehoptest.Open(t, withHooks(m.client), rehoptest.WithConfig(func(c *rehop.Config) { c.Exchanges = []rehop.Exchange{{Name: "shop"}} }))
 		done := rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })
 		if _, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "orders", Exchange: "others", Handler: done}); err != nil {
@@ -345,8 +345,8 @@ func TestZeros(t *testing.T) {
 		m.outbox.OnLease(outbox.Lease{Gained: true, Shards: []int{1}})
 		synctest.Wait()
 		m.want(map[string]float64{
-			"rehop.unrouted{rehop.exchange=shop}":      0,
-			"rehop.unrouted{rehop.exchange=others}":    0,
+			"rehop.unroutable{rehop.exchange=shop}":    0,
+			"rehop.unroutable{rehop.exchange=others}":  0,
 			"rehop.handlers.stuck{rehop.queue=orders}": 0,
 			"rehop.outbox.faults{}":                    0,
 		})

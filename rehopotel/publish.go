@@ -22,8 +22,8 @@ var (
 	typeSettle  = semconv.MessagingOperationTypeSettle.Value.AsString()
 )
 
-// onPublishStart starts the span of a publish, and writes its context into the message. A message that has one already, by Inject or
-// because it is passed on, keeps it, and the span has a link to it.
+// onPublishStart starts the span of a publish, and writes its context into the message. A message that already has a context, because of
+// Inject or because it is forwarded, keeps it, and the span has a link to it.
 func (c *client) onPublishStart(ctx context.Context, m *rehop.Message) context.Context {
 	created := c.creation(m.Headers)
 	kind := trace.SpanKindProducer
@@ -41,7 +41,6 @@ func (c *client) onPublishStart(ctx context.Context, m *rehop.Message) context.C
 	return ctx
 }
 
-// onPublishEnd ends the span.
 func (c *client) onPublishEnd(ctx context.Context, m *rehop.Message, took time.Duration, err error) {
 	l := label{operation: opPublish, kind: typeSend, destination: destination(m.Exchange)}
 	span := trace.SpanFromContext(ctx)
@@ -58,11 +57,11 @@ func (c *client) onPublishEnd(ctx context.Context, m *rehop.Message, took time.D
 	c.count.sent.Inst().Add(ctx, 1, of.add...)
 	c.count.operation.Inst().Record(ctx, took.Seconds(), of.record...)
 	if errors.Is(err, rehop.ErrUnroutable) {
-		c.count.unrouted.Add(ctx, 1, with(keyExchange.String(destination(m.Exchange))))
+		c.count.unroutable.Add(ctx, 1, with(keyExchange.String(destination(m.Exchange))))
 	}
 }
 
-// messageAttributes are what the span of a message says of it, and of the broker.
+// messageAttributes are the attributes of a message and the broker in a span.
 func messageAttributes(m *rehop.Message, broker *server) []attribute.KeyValue {
 	attributes := append(make([]attribute.KeyValue, 0, 16), broker.attributes()...)
 	attributes = append(attributes, semconv.MessagingMessageBodySize(len(m.Body)), semconv.MessagingRabbitMQDestinationRoutingKey(m.Key))
@@ -75,7 +74,7 @@ func messageAttributes(m *rehop.Message, broker *server) []attribute.KeyValue {
 	return attributes
 }
 
-// publishFault is the error as a word.
+// publishFault is the error.type of a publish.
 func publishFault(err error) string {
 	for _, fault := range []struct {
 		is   error

@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/outbox"
 )
 
-// onBacklog says how much is in the outbox.
+// onBacklog reports how many messages are in the outbox.
 func (t *Telemetry) onBacklog(b outbox.Backlog) {
 	ctx := context.Background()
 	for state, n := range map[string]int{"ready": b.Ready, "retrying": b.Retrying, "delayed": b.Delayed, "set_aside": b.SetAside, "kept": b.Kept} {
@@ -21,13 +21,12 @@ func (t *Telemetry) onBacklog(b outbox.Backlog) {
 	t.knowOutbox()
 }
 
-// knowOutbox has faults of the outbox counted from 0, so that an alert sees the first ones as an increase.
+// knowOutbox exports the faults of the outbox with 0, so that an alert sees the first one as an increase.
 func (t *Telemetry) knowOutbox() { t.count.relayFaults.Add(context.Background(), 0, t.ofOutbox()) }
 
-// onBatch counts what a relay has read.
 func (t *Telemetry) onBatch(b outbox.Batch) {
 	ctx := context.Background()
-	for outcome, n := range map[string]int{"published": b.Published, "postponed": b.Postponed, "set_aside": b.SetAside, "left": b.Left} {
+	for outcome, n := range map[string]int{"published": b.Published, string(rehop.OutcomeRetry): b.Retry, "set_aside": b.SetAside, "left": b.Left} {
 		if n > 0 {
 			t.count.relayed.Add(ctx, int64(n), t.ofOutbox(keyOutcome.String(outcome)))
 		}
@@ -45,10 +44,9 @@ func (t *Telemetry) onLease(l outbox.Lease) {
 	t.knowOutbox()
 }
 
-// onFault counts a database that keeps a relay from its work.
 func (t *Telemetry) onFault(error) { t.count.relayFaults.Add(context.Background(), 1, t.ofOutbox()) }
 
-// onSpill counts messages that took the way through the outbox.
+// onSpill counts messages that were written to the outbox because the broker did not accept them.
 func (t *Telemetry) onSpill(ctx context.Context, m *rehop.Message, _ error) {
 	t.count.spilled.Add(ctx, 1, t.ofOutbox(keyExchange.String(destination(m.Exchange))))
 }

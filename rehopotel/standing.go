@@ -15,22 +15,22 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// standing is how a client's connections and subscriptions stand, as far as it has told.
+// standing is the last reported state of a client's connections and subscriptions.
 type standing struct {
 	mu        sync.Mutex
 	states    map[string]rehop.State // by connection
 	receiving map[string]string      // by queue: up or down
 	paused    map[string]bool        // by queue
 
-	publish, consume server // what the connections lead to
+	publish, consume server // the brokers of the connections
 }
 
-// server is a broker in spans.
+// server is the address of a broker, for spans.
 type server struct {
 	known atomic.Pointer[[]attribute.KeyValue]
 }
 
-// attributes are its address and port, as far as they are known.
+// attributes are its address and port, if they are known.
 func (s *server) attributes() []attribute.KeyValue {
 	if known := s.known.Load(); known != nil {
 		return *known
@@ -54,7 +54,7 @@ func newStanding() *standing {
 	return &standing{states: make(map[string]rehop.State), receiving: make(map[string]string), paused: make(map[string]bool)}
 }
 
-// onState counts connections by their state. One that is closed for good is none any more.
+// onState counts connections by state. A closed connection is not counted any more.
 func (c *client) onState(change rehop.StateChange) {
 	switch change.Connection {
 	case "publish":
@@ -77,7 +77,7 @@ func (c *client) onState(change rehop.StateChange) {
 	if known {
 		c.count.connections.Add(ctx, -1, with(connection, keyState.String(string(before))))
 	}
-	// A state that was never there counts 0 from the start, so that an alert can tell it from a client that does not report.
+	// Other states are exported with 0, so that an alert can distinguish them from a client that does not report.
 	for _, state := range []rehop.State{rehop.StateOpen, rehop.StateBlocked, rehop.StateRecovering} {
 		n := int64(0)
 		if state == change.State {
@@ -90,7 +90,7 @@ func (c *client) onState(change rehop.StateChange) {
 	}
 }
 
-// allGone: a client that is closed does not tell of each subscription.
+// allGone removes all subscriptions: a client that is closed does not report each of them.
 func (c *client) allGone() {
 	c.standing.mu.Lock()
 	queues := slices.Collect(maps.Keys(c.standing.receiving))
@@ -100,19 +100,19 @@ func (c *client) allGone() {
 	}
 }
 
-// gone takes a subscription that has ended out of the count.
+// gone removes a subscription that has ended from the count.
 func (c *client) gone(queue string) {
 	c.receives(queue, "")
 	c.onPause(rehop.PauseEvent{Queue: queue})
 }
 
-// Whether a subscription receives.
+// Whether a subscription receives messages.
 const (
 	up   = "up"
 	down = "down"
 )
 
-// onConsumer counts subscriptions that receive, and those that should.
+// onConsumer counts subscriptions that receive messages, and those that should.
 func (c *client) onConsumer(e rehop.ConsumerEvent) {
 	if e.Ended {
 		c.gone(e.Queue)
@@ -123,20 +123,20 @@ func (c *client) onConsumer(e rehop.ConsumerEvent) {
 		state = up
 	}
 	c.receives(e.Queue, state)
-	// Counters with 0, before the first event: from then on an alert sees it as an increase.
+	// With 0 before the first event, so that an alert sees it as an increase.
 	c.count.stuck.Add(context.Background(), 0, with(keyQueue.String(e.Queue)))
 }
 
-// onOpen makes the exchanges known that a client declares.
+// onOpen exports the counters of the exchanges that a client declares.
 func (c *client) onOpen(config rehop.Config) {
 	for _, x := range config.Exchanges {
 		c.knowExchange(x.Name)
 	}
 }
 
-// knowExchange has an exchange counted from 0.
+// knowExchange exports the counter of an exchange with 0.
 func (t *Telemetry) knowExchange(name string) {
-	t.count.unrouted.Add(context.Background(), 0, with(keyExchange.String(destination(name))))
+	t.count.unroutable.Add(context.Background(), 0, with(keyExchange.String(destination(name))))
 }
 
 func (c *client) receives(queue, now string) {
@@ -156,13 +156,12 @@ func (c *client) receives(queue, now string) {
 	}
 }
 
-// onPause counts subscriptions that pause.
 func (c *client) onPause(e rehop.PauseEvent) {
 	c.standing.mu.Lock()
 	before := c.standing.paused[e.Queue]
 	c.standing.paused[e.Queue] = e.Paused
 	c.standing.mu.Unlock()
-	n := int64(0) // which counts, too: it says that there is a subscription
+	n := int64(0) // exported too: it shows that there is a subscription
 	switch {
 	case e.Paused && !before:
 		n = 1

@@ -15,18 +15,18 @@ import (
 	"github.com/rehop/rehop/outbox"
 )
 
-// scope is how spans and metrics say who has made them.
+// scope is the instrumentation scope of spans and metrics.
 const scope = "github.com/rehop/rehop/rehopotel"
 
-// Config says where spans and metrics go. The zero value uses what the program has set for all.
+// Config is where spans and metrics go. The zero value uses OpenTelemetry's global providers.
 type Config struct {
-	// Tracers makes the tracer. Default: otel.GetTracerProvider().
+	// Tracers creates the tracer. Default: otel.GetTracerProvider().
 	Tracers trace.TracerProvider
-	// Meters makes the meter. Default: otel.GetMeterProvider().
+	// Meters creates the meter. Default: otel.GetMeterProvider().
 	Meters metric.MeterProvider
-	// Propagator writes the publisher's context into headers, and reads it. Default: W3C trace context.
+	// Propagator writes the publisher's context into headers and reads it there. Default: W3C trace context.
 	Propagator propagation.TextMapPropagator
-	// Outbox names the outbox in metrics, for processes with relays of several databases. Default: it has no name.
+	// Outbox is the name of the outbox in metrics. Set it in programs with relays of several databases. Default: no name.
 	Outbox string
 }
 
@@ -47,8 +47,8 @@ func (c Config) meter() metric.Meter {
 	return c.Meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
 }
 
-// Telemetry makes the hooks of clients, outboxes and inboxes that report to the same providers. It is
-// safe for concurrent use; a program needs one, or one for each outbox that is to have a name.
+// Telemetry creates hooks of clients, outboxes and inboxes that report to the same providers. It is
+// safe for concurrent use. A program needs one, or one for each outbox with a name.
 type Telemetry struct {
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator
@@ -57,7 +57,7 @@ type Telemetry struct {
 	outbox     []attribute.KeyValue
 }
 
-// New makes a Telemetry. The error says which instrument the meter refused.
+// New returns a Telemetry. The error names the instruments that the meter refused.
 func New(config Config) (*Telemetry, error) {
 	config = config.withDefaults()
 	count, err := newInstruments(config.meter())
@@ -101,7 +101,6 @@ func (t *Telemetry) Client() rehop.Hooks {
 	}
 }
 
-// client observes one client.
 type client struct {
 	*Telemetry
 	standing *standing
@@ -113,7 +112,7 @@ func (t *Telemetry) Outbox() outbox.Hooks {
 	return outbox.Hooks{OnBacklog: t.onBacklog, OnBatch: t.onBatch, OnLease: t.onLease, OnFault: t.onFault, OnSpill: t.onSpill}
 }
 
-// Duplicate counts a message that was not handled because a copy of it was. It is for
+// Duplicate counts a message that was not handled because a copy was. It is for
 // inbox.Inbox.OnDuplicate.
 func (t *Telemetry) Duplicate(ctx context.Context, _ string, d *rehop.Delivery) {
 	t.count.duplicates.Add(ctx, 1, t.labels.of(label{queue: d.Queue}).add...)

@@ -120,7 +120,7 @@ func linked(t *testing.T, what string, span sdktrace.ReadOnlySpan, to ...sdktrac
 	}
 }
 
-// Whoever does the work for a handler is told the attempt's span.
+// A target receives the attempt's span.
 func TestCarry(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *traced) {
 		var carried []string
@@ -177,7 +177,7 @@ func TestSpansFollowAMessage(t *testing.T) {
 		publish := b.named("publish shop", 1)[0]
 		attempts := b.named("process orders", 4)
 		retries := b.named("retry orders", 2)
-		fail := b.named("fail orders", 1)[0]
+		fail := b.named("failed orders", 1)[0]
 		below(t, "the publish belongs to the request", publish, request.SpanContext())
 		below(t, "first attempt", attempts[0], publish.SpanContext())
 		below(t, "second attempt", attempts[1], publish.SpanContext())
@@ -322,7 +322,7 @@ func TestAttemptsOfUntracedPublisher(t *testing.T) {
 		b.AwaitFailed("q", 1)
 		b.replay("q")
 		b.AwaitEmpty("q")
-		attempts, retries, fail := b.named("process q", 4), b.named("retry q", 2), b.named("fail q", 1)[0]
+		attempts, retries, fail := b.named("process q", 4), b.named("retry q", 2), b.named("failed q", 1)[0]
 		below(t, "second attempt", attempts[1], attempts[0].SpanContext())
 		below(t, "third attempt", attempts[2], attempts[0].SpanContext())
 		linked(t, "second attempt", attempts[1], retries[0])

@@ -11,34 +11,34 @@ import (
 	"github.com/rehop/rehop/admin"
 )
 
-// Overviewer tells what is on a broker: an *admin.Admin with the management API.
+// Overviewer lists the queues of a broker. *admin.Admin implements it, and needs the management API for this.
 type Overviewer interface {
 	Queues(ctx context.Context) (admin.Overview, error)
 }
 
-// lookLimit is how long one look at the broker may hold up a collection of metrics.
-const lookLimit = 5 * time.Second
+// listLimit is how long the list of queues may delay a collection of metrics.
+const listLimit = 5 * time.Second
 
-// Watch has the depths of rehop's queues reported whenever metrics are collected: what no client knows by itself. One process for each
-// virtual host is enough; where several watch, they report the same. It ends with Unregister.
+// Watch reports the number of messages in rehop's queues whenever metrics are collected. No client knows these numbers. One process per
+// virtual host is enough; several report the same. It ends with Unregister.
 func Watch(broker Overviewer, config Config) (metric.Registration, error) {
-	w := workshop{meter: config.withDefaults().meter()}
+	w := maker{meter: config.withDefaults().meter()}
 	var (
-		messages  = w.observed("rehop.queue.messages", "{message}", "Messages of a queue that are ready, in the hands of consumers, or at rest in its failed queue")
-		consumers = w.observed("rehop.queue.consumers", "{consumer}", "Consumers of a queue, of all processes")
-		waiting   = w.observed("rehop.waiting.messages", "{message}", "Messages that wait for their next attempt or for their time, by the queue in which they do")
-		orphans   = w.observed("rehop.orphans.messages", "{message}", "Messages that lost their queue while they waited")
-		unrouted  = w.observed("rehop.unrouted.messages", "{message}", "Messages that were kept because no queue was bound for them")
+		messages  = w.observed("rehop.queue.messages", "{message}", "Messages of a queue that are ready, unacked, or in its failed queue")
+		consumers = w.observed("rehop.queue.consumers", "{consumer}", "Consumers of a queue in all processes")
+		waiting   = w.observed("rehop.waiting.messages", "{message}", "Messages in delay queues, by delay queue")
+		orphans   = w.observed("rehop.orphans.messages", "{message}", "Messages whose queue was deleted while they waited")
+		unrouted  = w.observed("rehop.unrouted.messages", "{message}", "Messages in the unrouted queue, for which no queue was bound")
 	)
 	if err := errors.Join(w.faults...); err != nil {
 		return nil, fmt.Errorf("rehopotel: %w", err)
 	}
-	look := func(ctx context.Context, o metric.Observer) error {
-		ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	observe := func(ctx context.Context, o metric.Observer) error {
+		ctx, cancel := context.WithTimeout(ctx, listLimit)
 		defer cancel()
 		seen, err := broker.Queues(ctx)
 		if err != nil {
-			return fmt.Errorf("rehopotel: look at the broker's queues: %w", err)
+			return fmt.Errorf("rehopotel: list the broker's queues: %w", err)
 		}
 		for _, q := range seen.Queues {
 			for state, n := range map[string]int{"ready": q.Ready, "unacked": q.Unacked, "failed": q.Failed} {
@@ -53,7 +53,7 @@ func Watch(broker Overviewer, config Config) (metric.Registration, error) {
 		o.ObserveInt64(unrouted, int64(seen.Unrouted))
 		return nil
 	}
-	registration, err := w.meter.RegisterCallback(look, messages, consumers, waiting, orphans, unrouted)
+	registration, err := w.meter.RegisterCallback(observe, messages, consumers, waiting, orphans, unrouted)
 	if err != nil {
 		return nil, fmt.Errorf("rehopotel: %w", err)
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// StatusError is an answer that is not 2xx.
+// StatusError is the error of an endpoint whose answer is not 2xx.
 type StatusError struct {
 	Endpoint string // without credentials and query
 	Code     int
-	Answer   string // the beginning of the body, on one line
+	Answer   string // the beginning of the body, on one line, without secrets of the settings
 }
 
 func (e *StatusError) Error() string {
@@ -30,14 +30,14 @@ func (e *StatusError) Error() string {
 }
 
 const (
-	excerptBytes = 4 << 10  // of an answer are looked at,
-	excerptRunes = 300      // are shown,
-	drainBytes   = 64 << 10 // and are read at the most, so that the connection can be used again,
+	excerptBytes = 4 << 10  // of an answer are kept
+	excerptRunes = 300      // of these are shown
+	drainBytes   = 64 << 10 // are read at most, so that the connection can be reused
 	drainTime    = 2 * time.Second
 )
 
-// read reads the beginning of an answer's body, and some of the rest. What the status says does not depend on
-// it: an endpoint that never comes to an end costs its connection, and no more time than that.
+// read reads the beginning of an answer's body, and some of the rest. The outcome does not depend on it: a body that never ends costs only
+// its connection and drainTime.
 func read(body io.Reader, cancel context.CancelFunc) []byte {
 	timer := time.AfterFunc(drainTime, cancel)
 	defer timer.Stop()
@@ -48,11 +48,11 @@ func read(body io.Reader, cancel context.CancelFunc) []byte {
 	return beginning
 }
 
-// judge says what an answer means for the message.
+// judge turns an answer into the result of the handler.
 func (e *endpoint) judge(response *http.Response, beginning []byte) error {
 	code := response.StatusCode
 	if response.Request.Method != http.MethodPost {
-		return fmt.Errorf("POST %s: it was redirected as a %s, whose answer, %d, says nothing about the message", e.name, response.Request.Method, code)
+		return fmt.Errorf("POST %s: it was redirected as a %s, so the answer %d does not mean that the message was handled", e.name, response.Request.Method, code)
 	}
 	if code >= 200 && code < 300 {
 		return nil
@@ -61,7 +61,7 @@ func (e *endpoint) judge(response *http.Response, beginning []byte) error {
 	if location, err := response.Location(); err == nil && code >= 300 && code < 400 {
 		failure.Answer = "redirected to " + e.shown(place(location)) + ", which is not followed"
 	}
-	if !e.retryAll && code >= 400 && code < 500 && !passes(code) {
+	if !e.retryAll && code >= 400 && code < 500 && !isTemporary(code) {
 		return rehop.Permanent(failure)
 	}
 	if wait, ok := retryAfter(response.Header.Get("Retry-After"), time.Now(), e.maxWait); ok {
@@ -70,13 +70,13 @@ func (e *endpoint) judge(response *http.Response, beginning []byte) error {
 	return failure
 }
 
-// passes reports whether an error of the client's may be none the next time.
-func passes(code int) bool {
+// isTemporary reports whether a request with a 4xx may succeed the next time.
+func isTemporary(code int) bool {
 	return code == http.StatusRequestTimeout || code == http.StatusTooEarly || code == http.StatusTooManyRequests
 }
 
-// retryAfter reads how long an answer asks to wait: seconds, or a date. At once, or at a time that has passed, is no wait: then
-// the schedule holds, which goes easier on an endpoint that is in trouble.
+// retryAfter reads a Retry-After header: seconds, or a date. A wait of 0 or a date in the past is ignored: the subscription's schedule is
+// gentler to an endpoint that has problems.
 func retryAfter(text string, now time.Time, most time.Duration) (time.Duration, bool) {
 	text = strings.TrimSpace(text)
 	if at, err := http.ParseTime(text); err == nil {
@@ -93,26 +93,17 @@ func retryAfter(text string, now time.Time, most time.Duration) (time.Duration, 
 	return time.Duration(seconds) * time.Second, seconds > 0
 }
 
-// shown is what others have said, on one line, without secrets and without what a terminal might obey.
+// shown is the beginning of an answer on one line, without secrets.
 func (e *endpoint) shown(text string) string {
-	text = e.secrets.Replace(text)
-	var out strings.Builder
-	runes, blank := 0, false
-	for _, c := range strings.ToValidUTF8(text, "\uFFFD") {
-		if unicode.IsSpace(c) || !unicode.IsPrint(c) {
-			blank = true
-			continue
-		}
-		if runes == excerptRunes {
-			out.WriteString("…")
-			break
-		}
-		if blank && out.Len() > 0 {
-			out.WriteByte(' ')
-		}
-		out.WriteRune(c)
-		blank = false
-		runes++
+	line := oneLine(e.secrets.Replace(text))
+	if len(line) > excerptRunes {
+		return string(line[:excerptRunes]) + "…"
 	}
-	return out.String()
+	return string(line)
+}
+
+// oneLine is a text on one line, without control characters that a terminal would obey.
+func oneLine(text string) []rune {
+	words := strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) })
+	return []rune(strings.Join(words, " "))
 }

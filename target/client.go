@@ -9,14 +9,14 @@ import (
 // maxRedirects is how many redirects are followed for one message.
 const maxRedirects = 3
 
-// clientFor is the given client with a rule for redirects, or one with connections of its own.
+// clientFor returns the given client with a rule for redirects, or a new client with connections of its own.
 func clientFor(given *http.Client) *http.Client {
 	if given == nil {
 		return &http.Client{CheckRedirect: followSame, Transport: &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
 			DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 			ForceAttemptHTTP2:      true,
-			MaxIdleConnsPerHost:    256, // one for each worker that there may be
+			MaxIdleConnsPerHost:    256, // enough for one per worker
 			IdleConnTimeout:        90 * time.Second,
 			TLSHandshakeTimeout:    10 * time.Second,
 			MaxResponseHeaderBytes: 64 << 10,

@@ -16,80 +16,67 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// Command is a handler that runs a program for each message, with the body on its standard input. Its exit code says what
-// became of the message; see Outcomes.
+// Command is a handler that runs a program for each message, with the body on its standard input. Its exit code decides about the
+// message; see Outcomes. If the message fails, its error has the end of the program's output.
 //
-// What is known of the message is in the environment: REHOP_MESSAGE_ID, REHOP_QUEUE, REHOP_EXCHANGE, REHOP_KEY, REHOP_CONTENT_TYPE,
+// Variables of the environment describe the message: REHOP_MESSAGE_ID, REHOP_QUEUE, REHOP_EXCHANGE, REHOP_KEY, REHOP_CONTENT_TYPE,
 // REHOP_CONTENT_ENCODING, REHOP_ATTEMPT, REHOP_MAX_ATTEMPTS, REHOP_REDELIVERED, REHOP_REPLAYS, REHOP_FIRST_FAILED, REHOP_LAST_ERROR,
-// REHOP_TIMESTAMP, REHOP_TYPE, REHOP_CORRELATION_ID, REHOP_REPLY_TO, REHOP_APP_ID, as far as the message has them, and
-// REHOP_HEADER_ with the name of each header, in capitals and with _ for what is neither letter nor digit. What is too much is
-// left out; REHOP_LEFT_OUT says how many.
+// REHOP_TIMESTAMP, REHOP_TYPE, REHOP_CORRELATION_ID, REHOP_REPLY_TO and REHOP_APP_ID, if the message has them, and REHOP_HEADER_ with
+// the name of each header, in capitals and with _ for characters that are neither letters nor digits. Values that do not fit are left
+// out; REHOP_LEFT_OUT is their number.
 //
-// As everything here is at least once, the program may see a message again. It can tell by REHOP_MESSAGE_ID.
+// Delivery is at least once, so the program may receive a message again. Use REHOP_MESSAGE_ID to recognize it.
 //
-// It is safe for concurrent use. Its fields must not be changed once it has been used.
+// A Command is safe for concurrent use. Do not change its fields after its first use.
 type Command struct {
-	// Path is the program: a path, or a name that is looked up in PATH.
+	// Path is the program: a path, or a name that is searched in PATH. Required. If it cannot be started, the subscription pauses.
 	Path string
-	// Args are its arguments, as they are: no shell looks at them. Default: none.
+	// Args are its arguments. They are passed unchanged, without a shell. Default: none.
 	Args []string
-	// Env is added to the environment of this process, as NAME=value; what begins with REHOP_ is not handed on. Default: nothing.
+	// Env is added to the environment of this process, as NAME=value. Variables of this process that begin with REHOP_ are not passed on.
+	// Default: none.
 	Env []string
-	// Dir is where it runs. Default: where this process runs.
+	// Dir is the working directory. Default: that of this process.
 	Dir string
-	// Timeout bounds one run. Keep it below the subscription's. Default: 30 s.
+	// Timeout bounds one run. Keep it below the subscription's timeout. Default: 30 s.
 	Timeout time.Duration
-	// Grace is how long a program that has been asked to end, because its time is up, may take before it is killed with all
-	// programs that it has started. Default: 2 s.
+	// Grace is how long the program may take to end after SIGTERM, which it receives when its time is up. Then it is killed together with
+	// all its child processes. Default: 2 s.
 	Grace time.Duration
-	// Carry sets variables that carry the context of an attempt on, such as that of a trace, whose names are turned into capitals:
-	// TRACEPARENT. rehopotel.Telemetry.Carry is one. Default: none are set.
+	// Carry sets variables with the context of an attempt, such as TRACEPARENT. Their names are converted to capitals. Use
+	// rehopotel.Telemetry.Carry to pass traces on. Default: none.
 	Carry func(ctx context.Context, set func(name, value string))
-	// Outcomes say what exit codes mean, beside and before the usual: 0 is Done, 65 (EX_DATAERR of sysexits.h) is Fail, 69
-	// (EX_UNAVAILABLE) is Pause, and all others are Retry, 75 (EX_TEMPFAIL) among them. Default: the usual.
+	// Outcomes are the outcomes of exit codes. They take precedence over the defaults. Default: 0 is Done, 65 (EX_DATAERR of sysexits.h)
+	// is Failed, 69 (EX_UNAVAILABLE) is Unavailable, and all others are Retry, including 75 (EX_TEMPFAIL).
 	Outcomes map[int]Outcome
 }
 
 var _ rehop.Handler = (*Command)(nil)
 
-// Outcome is what an exit code means.
+// Outcome is what an exit code means for the message. The words are those of rehop.Outcome.
 type Outcome string
 
 // The outcomes that a program can choose.
 const (
-	Done    Outcome = "done"        // the message is handled
-	Retry   Outcome = "retry"       // it is tried again by the subscription's schedule
-	Fail    Outcome = "permanent"   // it goes to the failed queue at once
-	Discard Outcome = "discard"     // it is of no use, and gone
-	Pause   Outcome = "unavailable" // something is down: the subscription pauses, and no attempt is burnt
+	Done        Outcome = "done"        // the message is handled
+	Retry       Outcome = "retry"       // it is retried by the subscription's schedule
+	Failed      Outcome = "failed"      // it goes to the failed queue without further attempts
+	Discarded   Outcome = "discarded"   // it is thrown away
+	Unavailable Outcome = "unavailable" // a dependency is down: the subscription pauses, and no attempt is used
 )
 
-// Outcomes are all of them.
-func Outcomes() []Outcome { return []Outcome{Done, Retry, Fail, Discard, Pause} }
+// Outcomes returns all outcomes.
+func Outcomes() []Outcome { return []Outcome{Done, Retry, Failed, Discarded, Unavailable} }
 
-// The codes of sysexits.h that have a meaning here.
-const (
-	exDataErr     = 65
-	exUnavailable = 69
-)
+// usualOutcomes are the outcomes of exit codes that are not Retry by default. See sysexits.h.
+var usualOutcomes = map[int]Outcome{0: Done, 65: Failed, 69: Unavailable}
 
-// outcome is what an exit code means.
+// outcome returns the outcome of an exit code. A program that was ended by a signal has the code -1.
 func (c *Command) outcome(code int) Outcome {
-	if o, ok := c.Outcomes[code]; ok {
-		return o
-	}
-	switch code {
-	case 0:
-		return Done
-	case exDataErr:
-		return Fail
-	case exUnavailable:
-		return Pause
-	}
-	return Retry
+	return cmp.Or(c.Outcomes[code], usualOutcomes[code], Retry)
 }
 
-// Validate reports all faults of the settings. It does not look whether the program is there, which may change.
+// Validate returns all errors in the settings. It does not check whether the program exists, because that can change.
 func (c *Command) Validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("target: "+format, args...)) }
@@ -111,27 +98,25 @@ func (c *Command) Validate() error {
 		if code < 0 || code > 255 {
 			fault("Outcomes: exit code %d must be from 0 to 255", code)
 		}
-		switch o {
-		case Done, Retry, Fail, Discard, Pause:
-		default:
-			fault("Outcomes: %q of exit code %d must be %s, %s, %s, %s or %s", string(o), code, Done, Retry, Fail, Discard, Pause)
+		if !slices.Contains(Outcomes(), o) {
+			fault("Outcomes: %q of exit code %d must be one of %v", string(o), code, Outcomes())
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// String is the program's name. Its arguments may hold what is nobody's business.
+// String returns the program's path. Arguments can contain secrets, so they are not shown.
 func (c *Command) String() string { return "run " + c.Path }
 
-// GoString is String: there may be secrets in the fields.
+// GoString returns String, because the fields can contain secrets.
 func (c *Command) GoString() string { return c.String() }
 
-// ExitError is a run that has not ended with Done.
+// ExitError is the error of a run whose outcome is not Done.
 type ExitError struct {
 	Command string // its path
-	Code    int    // -1: a signal has ended it
-	Output  string // the end of what it wrote, on one line
-	How     string // "exit status 3", "signal: killed"
+	Code    int    // -1: a signal ended it
+	Output  string // the end of its output, on one line
+	How     string // such as "exit status 3" or "signal: killed"
 }
 
 func (e *ExitError) Error() string {
@@ -142,13 +127,13 @@ func (e *ExitError) Error() string {
 	return text
 }
 
-// errOutOfTime is why a program was ended.
+// errOutOfTime is the reason for ending a program.
 var errOutOfTime = errors.New("it has not ended in time")
 
-// Handle runs the program.
+// Handle runs the program and waits until it has ended.
 func (c *Command) Handle(ctx context.Context, d *rehop.Delivery) error {
 	if err := c.Validate(); err != nil {
-		return rehop.Unavailable(err) // which is not the message's fault
+		return rehop.Unavailable(err) // not the message's fault
 	}
 	timeout := cmp.Or(c.Timeout, 30*time.Second)
 	limited, cancel := context.WithTimeoutCause(ctx, timeout, errOutOfTime)
@@ -160,14 +145,14 @@ func (c *Command) Handle(ctx context.Context, d *rehop.Delivery) error {
 	grace := cmp.Or(c.Grace, 2*time.Second)
 	group, asked := newGroup(program), false
 	program.Cancel = func() error { // at most once, and Wait waits for it
-		if ctx.Err() != nil { // the subscription's time is up, or it stops: the message goes back at once
+		if ctx.Err() != nil { // the handler's time is up, or the subscription stops: the message is requeued now
 			grace = 0
 		}
 		err := group.end(grace)
-		asked = err == nil // else there was nobody any more who could be asked
+		asked = err == nil // otherwise it had already ended
 		return err
 	}
-	// Something that the program has started may hold its output open.
+	// A child process may hold its output open.
 	program.WaitDelay = grace + time.Second
 	err := program.Start()
 	if err != nil {
@@ -175,21 +160,22 @@ func (c *Command) Handle(ctx context.Context, d *rehop.Delivery) error {
 	}
 	err = program.Wait()
 	group.stop()
-	if asked { // what it exits with then is an answer to that, and says nothing of the message
+	if asked { // the exit code is an answer to the signal, not to the message
 		return c.cutShort(context.Cause(limited), timeout)
 	}
 	return c.judge(program, err, output.String())
 }
 
-// environmentPrefix is what names of variables that tell of the message begin with.
+// environmentPrefix begins the names of variables that describe the message.
 const environmentPrefix = "REHOP_"
 
-// inherited is this process's environment without variables that could be taken for the message's: $REHOP_BROKER, with its password, is one.
+// inherited is this process's environment without variables that could be mistaken for the message's, such as $REHOP_BROKER, which has a
+// password.
 func inherited() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, environmentPrefix) })
 }
 
-// carried is the context of an attempt, for a program.
+// carried returns variables with the context of an attempt.
 func (c *Command) carried(ctx context.Context) []string {
 	var list []string
 	if c.Carry != nil {
@@ -202,16 +188,15 @@ func (c *Command) carried(ctx context.Context) []string {
 	return list
 }
 
-// withoutPath is an error of the operating system without the path, which is told already.
+// withoutPath is an error of the operating system without the path.
 func withoutPath(err error) error {
-	var path *os.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path.Err
 	}
 	return err
 }
 
-// cutShort is the error of a program that was asked to end.
+// cutShort is the error of a program that was ended by rehop.
 func (c *Command) cutShort(cause error, timeout time.Duration) error {
 	if cause == errOutOfTime {
 		return &requestError{fmt.Sprintf("run %s: it has not ended within %v", c.Path, timeout), context.DeadlineExceeded}
@@ -219,32 +204,27 @@ func (c *Command) cutShort(cause error, timeout time.Duration) error {
 	return &requestError{fmt.Sprintf("run %s: it was ended: %v", c.Path, cause), cause}
 }
 
-// judge says what the end of a program means for the message.
+// judge turns the end of a program into the result of the handler.
 func (c *Command) judge(program *exec.Cmd, err error, output string) error {
 	state := program.ProcessState
 	if state == nil {
 		return fmt.Errorf("run %s: %w", c.Path, err)
 	}
-	code := state.ExitCode()
-	failure := &ExitError{Command: c.Path, Code: code, Output: output, How: state.String()}
-	outcome := Retry
-	if code >= 0 {
-		outcome = c.outcome(code)
-	}
-	switch outcome {
+	failure := &ExitError{Command: c.Path, Code: state.ExitCode(), Output: output, How: state.String()}
+	switch c.outcome(failure.Code) {
 	case Done:
 		return nil
-	case Fail:
+	case Failed:
 		return rehop.Permanent(failure)
-	case Discard:
+	case Discarded:
 		return rehop.Discard(failure)
-	case Pause:
+	case Unavailable:
 		return rehop.Unavailable(failure)
 	}
 	return failure
 }
 
-// environment is what is known of a message, for a program.
+// environment returns variables that describe a message.
 func environment(d *rehop.Delivery) []string {
 	var list []string
 	var bytes, leftOut int
@@ -260,25 +240,23 @@ func environment(d *rehop.Delivery) []string {
 		bytes += size
 		list = append(list, name+"="+value)
 	}
-	tell(d, add)
-	about := telling(add)
-	about.text("Content-Type", d.ContentType)
-	about.text("Content-Encoding", d.ContentEncoding)
-	about.text("Last-Error", d.LastError)
+	properties(d, add)
+	put := putter(add)
+	put.text("Content-Type", d.ContentType)
+	put.text("Content-Encoding", d.ContentEncoding)
+	put.text("Last-Error", d.LastError)
 	if leftOut > 0 {
 		list = append(list, variable("Left-Out")+"="+strconv.Itoa(leftOut))
 	}
 	return list
 }
 
-// environmentBytes is how much of the environment a message may take. Operating systems have room for arguments and environment
-// together, and not for much more than this.
+// environmentBytes bounds the variables of a message. Operating systems limit arguments and environment together to not much more.
 const environmentBytes = 64 << 10
 
-// variable is the name of a variable of the environment.
 func variable(name string) string { return environmentPrefix + capitals(name) }
 
-// capitals is a name as variables have them.
+// capitals converts a name to one that a variable can have.
 func capitals(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -38,8 +38,8 @@ func TestExitCodes(t *testing.T) {
 		{"exit 1", nil, rehop.OutcomeRetry, "error"},
 		{"exit 75", nil, rehop.OutcomeRetry, "error"},
 		{"exit 65", nil, rehop.OutcomeFailed, "permanent"},
-		{"exit 3", map[int]target.Outcome{3: target.Fail}, rehop.OutcomeFailed, "permanent"},
-		{"exit 3", map[int]target.Outcome{3: target.Discard}, rehop.OutcomeDiscarded, ""},
+		{"exit 3", map[int]target.Outcome{3: target.Failed}, rehop.OutcomeFailed, "permanent"},
+		{"exit 3", map[int]target.Outcome{3: target.Discarded}, rehop.OutcomeDiscarded, ""},
 		{"exit 3", map[int]target.Outcome{3: target.Done}, rehop.OutcomeDone, ""},
 		{"exit 65", map[int]target.Outcome{65: target.Retry}, rehop.OutcomeRetry, "error"},
 		{"kill -9 $$", nil, rehop.OutcomeRetry, "error"},
@@ -88,7 +88,7 @@ func TestCommandSeesTheMessage(t *testing.T) {
 	}
 }
 
-// The context of an attempt goes on to those who do the work.
+// The context of an attempt is passed on to the target.
 func TestCarry(t *testing.T) {
 	carry := func(_ context.Context, set func(name, value string)) {
 		set("traceparent", "00-1-2-01")

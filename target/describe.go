@@ -13,21 +13,21 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// What a request says about its message is bounded by what common servers take.
+// The headers that describe a message are limited to what common servers accept.
 const (
 	describeBytes  = 8 << 10
 	describeFields = 80
 )
 
-// describe writes what is known of a message into headers whose names begin with prefix.
+// describe writes headers that describe a message. Their names begin with prefix.
 func describe(header http.Header, prefix string, d *rehop.Delivery) {
 	var bytes, leftOut int
-	tell(d, func(name, value string, ok bool) {
+	properties(d, func(name, value string, ok bool) {
 		name, value = http.CanonicalHeaderKey(prefix+name), encoded(value)
 		size := len(name) + len(": \r\n") + len(value)
-		_, taken := header[name] // names differ in case alone
+		_, taken := header[name] // by a name that differs only in case
 		if !ok || !isToken(name) || taken || bytes+size > describeBytes || len(header) >= describeFields {
-			leftOut++ // rather than cut: that would be another value
+			leftOut++ // a value that is cut off would be another value
 			return
 		}
 		bytes += size
@@ -38,9 +38,9 @@ func describe(header http.Header, prefix string, d *rehop.Delivery) {
 	}
 }
 
-// tell passes on what is known of a message, one after the other; not ok is a value that cannot be told as text.
-func tell(d *rehop.Delivery, add func(name, value string, ok bool)) {
-	b := telling(add)
+// properties calls add for each property and header of a message. ok is false for a value that has no form as text.
+func properties(d *rehop.Delivery, add func(name, value string, ok bool)) {
+	b := putter(add)
 	b.text("Message-Id", d.StableID())
 	b.text("Queue", d.Queue)
 	b.text("Exchange", d.Exchange)
@@ -63,28 +63,28 @@ func tell(d *rehop.Delivery, add func(name, value string, ok bool)) {
 	}
 }
 
-// telling adds what a message has, and nothing for what it has not.
-type telling func(name, value string, ok bool)
+// putter adds values, except for empty ones.
+type putter func(name, value string, ok bool)
 
-func (b telling) text(name, value string) {
+func (b putter) text(name, value string) {
 	if value != "" {
 		b(name, value, true)
 	}
 }
 
-func (b telling) count(name string, n int) {
+func (b putter) count(name string, n int) {
 	if n > 0 {
 		b(name, strconv.Itoa(n), true)
 	}
 }
 
-func (b telling) moment(name string, t time.Time) {
+func (b putter) moment(name string, t time.Time) {
 	if !t.IsZero() {
 		b(name, t.UTC().Format(time.RFC3339), true)
 	}
 }
 
-// plain is the value of a message's header as text; lists and tables are JSON.
+// plain is the value of a header as text. Lists and tables are JSON.
 func plain(v any) (string, bool) {
 	switch v := v.(type) {
 	case nil:
@@ -102,8 +102,8 @@ func plain(v any) (string, bool) {
 	return fmt.Sprint(v), true
 }
 
-// encoded is a value as a header can carry it: % and all but printable ASCII is percent-encoded, and so are blanks at the
-// ends, which HTTP would lose.
+// encoded is a value that an HTTP header can carry: % and everything but printable ASCII is percent-encoded, and so are spaces at the
+// ends, which HTTP would remove.
 func encoded(value string) string {
 	if isPrintable(value) && !strings.Contains(value, "%") && strings.TrimSpace(value) == value {
 		return value
@@ -124,7 +124,7 @@ func isPrintable(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
 }
 
-// isToken reports whether s can be the name of a header that no server takes amiss.
+// isToken reports whether s is a name of a header that every server accepts.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.')

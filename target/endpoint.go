@@ -16,10 +16,10 @@ import (
 	"github.com/rehop/rehop/internal/layouts"
 )
 
-// defaultMaxRetryAfter bounds the harm of an endpoint that sends nonsense: the message comes back the next day.
+// defaultMaxRetryAfter bounds the harm of an endpoint that sends nonsense: the message is retried the next day.
 const defaultMaxRetryAfter = 24 * time.Hour
 
-// endpoint is what an HTTP target posts to: its settings, checked and with their defaults.
+// endpoint is the settings of an HTTP target, checked and with their defaults.
 type endpoint struct {
 	url      *url.URL
 	name     string // the URL as errors may show it
@@ -82,7 +82,7 @@ func newEndpoint(h *HTTP) (*endpoint, error) {
 	return e, errors.Join(faults...)
 }
 
-// parseURL reads a URL. Its errors do not show it: a password may be in it, at a place where none belongs.
+// parseURL parses a URL. Its errors do not contain the URL, which may have a password anywhere.
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -98,16 +98,15 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// place is where a URL leads, without credentials and query.
+// place is a URL without credentials and query.
 func place(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
-// leastSecret is how long a value must be to be hidden: what is shorter is nobody's secret, and would be found
-// everywhere.
+// leastSecret is how long a value must be to be hidden. Shorter values are not secrets, and would match everywhere.
 const leastSecret = 6
 
-// hiding replaces the credentials of the settings in what an answer says, should the endpoint repeat them.
+// hiding returns a replacer for the credentials of the settings, in case the endpoint repeats them in its answer.
 func hiding(h *HTTP, u *url.URL) *strings.Replacer {
 	var values []string
 	password, _ := u.User.Password()
@@ -133,10 +132,10 @@ func hiding(h *HTTP, u *url.URL) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// errNoAnswer is why a request was given up.
+// errNoAnswer is the reason for canceling a request.
 var errNoAnswer = errors.New("no answer in time")
 
-// post sends a message, and says what became of it.
+// post sends a message and returns the result of the handler.
 func (e *endpoint) post(ctx context.Context, d *rehop.Delivery) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.timeout, errNoAnswer)
 	defer cancel()
@@ -157,7 +156,6 @@ func (e *endpoint) post(ctx context.Context, d *rehop.Delivery) error {
 	return e.judge(response, beginning)
 }
 
-// fill writes the headers of a request.
 func (e *endpoint) fill(request *http.Request, d *rehop.Delivery) {
 	header := request.Header
 	header.Set("User-Agent", "rehop")
@@ -170,7 +168,7 @@ func (e *endpoint) fill(request *http.Request, d *rehop.Delivery) {
 	}
 	id := d.StableID()
 	if id == "" {
-		id = rehop.NewID() // not made of the body: two messages may say the same
+		id = rehop.NewID() // not derived from the body: two messages may have the same
 	}
 	if !e.bodyOnly {
 		describe(header, e.prefix, d)
@@ -191,11 +189,10 @@ func (e *endpoint) fill(request *http.Request, d *rehop.Delivery) {
 	sign(header, e.keys, encoded(id), time.Now(), d.Body)
 }
 
-// unanswered is the error of a request that got no answer. The client's own has the URL with its query, and sometimes what
-// the other side said.
+// unanswered is the error of a request without an answer. The client's own error has the URL with its query, and sometimes text from the
+// endpoint.
 func (e *endpoint) unanswered(ctx context.Context, err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
 	switch cause := context.Cause(ctx); cause {
@@ -208,7 +205,7 @@ func (e *endpoint) unanswered(ctx context.Context, err error) error {
 	}
 }
 
-// requestError is an error whose text has been looked through.
+// requestError is an error with a text that is safe to show.
 type requestError struct {
 	text string
 	err  error

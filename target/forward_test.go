@@ -13,7 +13,7 @@ import (
 	"github.com/rehop/rehop/target"
 )
 
-// publisher takes messages, and answers as it is told.
+// publisher accepts messages, and returns what the test sets.
 type publisher struct {
 	got []rehop.Message
 	err error
@@ -24,7 +24,7 @@ func (p *publisher) Publish(_ context.Context, m rehop.Message) error {
 	return p.err
 }
 
-// paused tells of pauses.
+// paused records pauses.
 type paused chan rehop.PauseEvent
 
 func (p paused) OnPause(e rehop.PauseEvent) { p <- e }
@@ -84,7 +84,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// What the broker says of the copy decides what becomes of the original.
+// The broker's answer for the copy decides about the original.
 func TestForwardOutcomes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -120,7 +120,7 @@ func TestForwardOutcomes(t *testing.T) {
 	}
 }
 
-// A message that goes round in circles comes to rest.
+// A message that is forwarded in a loop goes to the failed queue.
 func TestForwardInCircles(t *testing.T) {
 	t.Parallel()
 	events := make(handled, 10)
@@ -136,8 +136,8 @@ func TestForwardInCircles(t *testing.T) {
 		if got.Outcome != want {
 			t.Fatalf("hop %d: got %s (%v), want %s", i+1, got.Outcome, got.Err, want)
 		}
-		if i == 3 && !strings.Contains(got.Err.Error(), "in circles") {
-			t.Errorf("got %v, want that it goes round in circles", got.Err)
+		if i == 3 && !strings.Contains(got.Err.Error(), "in a loop") {
+			t.Errorf("got %v, want an error about a loop", got.Err)
 		}
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// group is a program. What it has started is not known here.
+// group is a program. Its child processes are not known here.
 type group struct{ program *exec.Cmd }
 
 func newGroup(program *exec.Cmd) *group { return &group{program} }
 
-// end kills the program: there is no way to ask it.
+// end kills the program: it cannot be asked to end.
 func (g *group) end(time.Duration) error { return g.program.Process.Kill() }
 
 func (g *group) stop() {}

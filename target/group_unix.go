@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// group is a program with all that it has started.
+// group is a program with its child processes.
 type group struct {
 	program *exec.Cmd
 
@@ -18,13 +18,13 @@ type group struct {
 	over  bool
 }
 
-// newGroup makes a program that has not started yet the head of a group of its own.
+// newGroup gives a program that has not started yet a process group of its own.
 func newGroup(program *exec.Cmd) *group {
 	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return &group{program: program}
 }
 
-// end asks all of the group to end, and kills them after a while.
+// end sends SIGTERM to the group, and SIGKILL after grace.
 func (g *group) end(grace time.Duration) error {
 	if grace == 0 {
 		return g.signal(syscall.SIGKILL)
@@ -37,7 +37,7 @@ func (g *group) end(grace time.Duration) error {
 	return g.signal(syscall.SIGTERM)
 }
 
-// stop is called when the program has ended. If it was asked to, what is left of its group is killed.
+// stop is called when the program has ended. If it was asked to end, the rest of its group is killed.
 func (g *group) stop() {
 	g.mu.Lock()
 	g.over = true

@@ -10,48 +10,48 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// HTTP is a handler that posts the body of each message to a URL. An answer of 2xx means that the message is done;
-// every other answer, and none in time, is a failure:
+// HTTP is a handler that posts the body of each message to a URL. An answer of 2xx means that the message is handled. Every other answer,
+// and no answer in time, is a failure:
 //
-//   - 408, 425, 429, 5xx, a redirect that is not followed, no answer: the message is tried again by the
-//     subscription's schedule, or after what the answer's Retry-After says;
-//   - other 4xx: it goes to the failed queue at once, unless RetryAll is set.
+//   - 408, 425, 429, 5xx, a redirect that is not followed, no answer: the message is retried by the subscription's schedule, or after the
+//     Retry-After of the answer;
+//   - other 4xx: the message goes to the failed queue without further attempts, unless RetryAll is set.
 //
-// As everything here is at least once, the endpoint may see a message again. It can tell by the header Webhook-Id,
-// which is the message's id.
+// Delivery is at least once, so the endpoint may receive a message again. Use the header Webhook-Id, the id of the message, to recognize
+// it.
 //
-// It is safe for concurrent use. Its fields must not be changed once it has been used.
+// An HTTP is safe for concurrent use. Do not change its fields after its first use.
 type HTTP struct {
-	// URL is where messages are posted to. User and password in it are sent as basic authentication.
+	// URL is the endpoint. A user and password in it are sent as basic authentication. Required.
 	URL string
-	// Client sends the requests. Default: one that keeps connections open, uses the proxy of the environment,
-	// and follows only redirects by 307 and 308 to the same host: others turn a POST into a GET, which says
-	// nothing about the message, or take its headers to strangers. A client without CheckRedirect gets
-	// this rule too.
+	// Client sends the requests. Default: a client that keeps connections open, uses the proxy of the environment, and follows only
+	// redirects with 307 and 308 to the same host. Other redirects would turn the POST into a GET, or send the headers to another host.
+	// A client without CheckRedirect gets the same rule.
 	Client *http.Client
-	// Timeout bounds one request. Keep it below the subscription's. Default: 30 s.
+	// Timeout bounds one request. Keep it below the subscription's timeout. Default: 30 s.
 	Timeout time.Duration
-	// Header is sent with every request, and overrides what comes from the message. Default: none.
+	// Header is sent with every request. It overrides headers from the message. Default: none.
 	Header http.Header
 	// HeaderPrefix begins the names of the headers that describe the message. Default: Rehop-.
 	//
-	// They are Message-Id, Queue, Exchange, Key, Attempt, Attempts, Redelivered, Replays, First-Failed, Timestamp,
-	// Type, Correlation-Id, Reply-To, App-Id, as far as the message has them, and Header- with the name of each
-	// header of the message. In values, % and all but printable ASCII is percent-encoded. A name that HTTP
-	// does not allow, and what is too much, is left out; Left-Out says how many.
+	// They are Message-Id, Queue, Exchange, Key, Attempt, Max-Attempts, Redelivered, Replays, First-Failed, Timestamp, Type,
+	// Correlation-Id, Reply-To and App-Id, if the message has them, and Header- with the name of each header of the message. In values, %
+	// and everything but printable ASCII is percent-encoded. Names that HTTP does not allow, and values that do not fit, are left out;
+	// Left-Out is their number.
 	HeaderPrefix string
-	// BodyOnly sends no headers that describe the message, only its content type and encoding, and Webhook-Id.
-	// Default: they are sent.
+	// BodyOnly leaves out the headers that describe the message. Content type, content encoding and Webhook-Id are still sent. Default:
+	// they are sent.
 	BodyOnly bool
-	// Secrets sign each request as Standard Webhooks has it, so that the endpoint can tell that it comes from here.
-	// With several, it is signed by each: add the new one, change the endpoint, remove the old one.
-	// Default: requests are not signed.
+	// Secrets sign each request by the Standard Webhooks specification, so that the endpoint can verify the sender. To replace a secret,
+	// add the new one, change the endpoint, and remove the old one: each request is signed with all of them. Default: requests are not
+	// signed.
 	Secrets []Secret
-	// Carry sets headers that carry the context of an attempt on, such as that of a trace; rehopotel.Telemetry.Carry is one. Default: none are set.
+	// Carry sets headers with the context of an attempt, such as traceparent. Use rehopotel.Telemetry.Carry to pass traces on. Default:
+	// none.
 	Carry func(ctx context.Context, set func(name, value string))
-	// RetryAll: whatever is not 2xx is tried again. Default: a 4xx that a repetition would not change is not.
+	// RetryAll retries after every answer that is not 2xx. Default: most 4xx are not retried, see above.
 	RetryAll bool
-	// MaxRetryAfter bounds the wait that an answer can ask for. Default: 24 h.
+	// MaxRetryAfter is the longest delay that a Retry-After can ask for. Default: 24 h.
 	MaxRetryAfter time.Duration
 
 	once     sync.Once
@@ -61,23 +61,23 @@ type HTTP struct {
 
 var _ rehop.Handler = (*HTTP)(nil)
 
-// Validate reports all faults of the settings. Programs call it when they start; a message that meets such a fault
-// waits until somebody has mended it.
+// Validate returns all errors in the settings. Call it when the program starts: with invalid settings, the subscription pauses at the
+// first message.
 func (h *HTTP) Validate() error {
 	_, err := newEndpoint(h)
 	return err
 }
 
-// Handle posts the message.
+// Handle posts the message and waits for the answer.
 func (h *HTTP) Handle(ctx context.Context, d *rehop.Delivery) error {
 	h.once.Do(func() { h.endpoint, h.fault = newEndpoint(h) })
 	if h.fault != nil {
-		return rehop.Unavailable(h.fault) // which is not the message's
+		return rehop.Unavailable(h.fault) // not the message's fault
 	}
 	return h.endpoint.post(ctx, d)
 }
 
-// Close closes the connections that nobody uses any more, if the client is the default one.
+// Close closes idle connections of the default client. A client of yours stays open.
 func (h *HTTP) Close() {
 	h.once.Do(func() { h.fault = errClosed })
 	if h.Client == nil && h.endpoint != nil {
@@ -87,7 +87,7 @@ func (h *HTTP) Close() {
 
 var errClosed = errors.New("target: closed")
 
-// String says where messages are posted, without what may be secret in the URL.
+// String returns the endpoint without secrets, as in: POST https://example.com/orders.
 func (h *HTTP) String() string {
 	u, err := parseURL(h.URL)
 	if err != nil {
@@ -96,5 +96,5 @@ func (h *HTTP) String() string {
 	return "POST " + place(u)
 }
 
-// GoString is String: there are secrets in the fields.
+// GoString returns String, because the fields contain secrets.
 func (h *HTTP) GoString() string { return h.String() }

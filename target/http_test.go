@@ -67,7 +67,7 @@ func want(t *testing.T, what string, got, want any) {
 	}
 }
 
-// A request carries the message, and says what is known of it.
+// A request carries the message and describes it.
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	server, requests := record(t)
@@ -105,7 +105,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// Without anything, a message is sent as it is, and has an id.
+// With BodyOnly, a message is sent unchanged and has an id.
 func TestBareRequest(t *testing.T) {
 	t.Parallel()
 	server, requests := record(t)
@@ -130,7 +130,7 @@ func TestBareRequest(t *testing.T) {
 	}
 }
 
-// What a message says cannot become a header, a request or a line of its own.
+// The content of a message cannot become a header, a request or a line of its own.
 func TestHeaderInjection(t *testing.T) {
 	t.Parallel()
 	server, requests := record(t)
@@ -282,7 +282,7 @@ func TestSlowAnswerBody(t *testing.T) {
 	})
 }
 
-// No answer within the time is a failure that says so; a handler that is told to end ends with the reason for it.
+// A request without an answer in time fails with that reason. A handler whose context ends returns the cause.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/rehop/rehop/target"
 )
 
-// handled tells what became of messages.
+// handled receives the results of messages.
 type handled chan told
 
 type told struct {
@@ -31,7 +31,7 @@ func (h handled) OnResult(_ context.Context, d *rehop.Delivery, r rehop.Result) 
 
 const schedule = time.Hour // of the first wait
 
-// answer answers a request as its message says: a status, and what Retry-After is.
+// answer answers a request as its headers ask: a status, and Retry-After.
 func answer(w http.ResponseWriter, r *http.Request) {
 	says := r.Header.Get("Rehop-Header-Answer")
 	if says == "hang up" {
@@ -163,12 +163,12 @@ func TestRetryAfterDate(t *testing.T) {
 	}
 }
 
-// pauses tells when a subscription pauses.
+// pauses receives the pauses of a subscription.
 type pauses chan rehop.PauseEvent
 
 func (p pauses) OnPause(e rehop.PauseEvent) { p <- e }
 
-// Settings that are wrong are not the message's fault: it waits in its queue until they are mended.
+// Invalid settings are not the message's fault: it waits in its queue until they are fixed.
 func TestWrongSettingsCostNoMessage(t *testing.T) {
 	t.Parallel()
 	events := make(pauses, 10)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Secret is a key that requests are signed with, as Standard Webhooks writes it: whsec_ and 24 to 64 bytes in
-// base64. It is not shown by package fmt, log/slog or encoding/json.
+// Secret is a key that signs requests, in the form of Standard Webhooks: whsec_ followed by 24 to 64 bytes in base64. Packages fmt,
+// log/slog and encoding/json do not show it.
 type Secret string
 
 const (
@@ -18,7 +18,7 @@ const (
 	maxSecret    = 64
 )
 
-// hidden is what is shown of a secret.
+// hidden replaces a secret in output.
 const hidden = secretPrefix + "…"
 
 // Format hides the secret, whatever the verb.
@@ -27,7 +27,7 @@ func (s Secret) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, h
 // MarshalText hides the secret.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
-// key is the secret as bytes. An error does not say what the secret is.
+// key returns the bytes of the secret. An error does not contain it.
 func (s Secret) key() ([]byte, error) {
 	text, ok := strings.CutPrefix(string(s), secretPrefix)
 	if !ok {

@@ -10,16 +10,15 @@ import (
 	"time"
 )
 
-// The headers of Standard Webhooks. The id is the message's, the same at every attempt, so that the receiver can tell
-// a message that it has seen.
+// The headers of Standard Webhooks. The id is that of the message, the same at every attempt, so that the endpoint can recognize a message
+// that it has already received.
 const (
 	HeaderID        = "Webhook-Id"
 	HeaderTimestamp = "Webhook-Timestamp"
 	HeaderSignature = "Webhook-Signature"
 )
 
-// sign adds id and time to a request, and a signature by each key. While a secret is replaced there are two, and the
-// receiver is content with one that it knows.
+// sign adds id and time to a request, and a signature for each key. The endpoint accepts any signature that it can verify.
 func sign(header http.Header, keys [][]byte, id string, at time.Time, body []byte) {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	signatures := make([]string, len(keys))

@@ -1,12 +1,8 @@
 package target
 
-import (
-	"strings"
-	"sync"
-	"unicode"
-)
+import "sync"
 
-// tail keeps the end of what is written to it. It is safe for concurrent use: what a program has left behind may write on.
+// tail keeps the end of what is written to it. It is safe for concurrent use: child processes may still write after the program has ended.
 type tail struct {
 	limit int
 
@@ -26,13 +22,10 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String is the last of it on one line, without what a terminal might obey.
 func (t *tail) String() string {
 	t.mu.Lock()
-	text := strings.ToValidUTF8(string(t.end), "\uFFFD")
+	line := oneLine(string(t.end))
 	t.mu.Unlock()
-	words := strings.FieldsFunc(text, func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) })
-	line := []rune(strings.Join(words, " "))
 	if len(line) > excerptRunes {
 		return "…" + string(line[len(line)-excerptRunes:])
 	}

@@ -296,7 +296,7 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// What the unit and the image start does start, be there a broker in the file or not, and from elsewhere one can log in as the file says.
+// The unit and the image start, with or without a broker in the file, and the users of the file can log in from other machines.
 func TestCommandLines(t *testing.T) {
 	t.Setenv("SHOP_PASSWORD", "secret")
 	another := &broker.Server{Logger: slog.New(slog.DiscardHandler)}

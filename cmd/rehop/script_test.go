@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"rehop": main, "stuck-rehop": stuck})
 }
 
-// stuck is the command with an output that takes nothing: whatever it does, it cannot end. Its process is told by the file $PID_FILE.
+// stuck is the command with an output that accepts nothing: whatever it does, it cannot end. The file $PID_FILE has its process id.
 func stuck() {
 	s := cli.Terminal()
 	s.Out = stuckOutput{}
@@ -104,8 +104,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// patience is how long a script waits for what is bound to happen.
-const patience = 2 * time.Minute
+// scriptTimeout is how long a script waits for an event.
+const scriptTimeout = 2 * time.Minute
 
 // startBroker starts a broker with its management API, whose addresses go to the environment: broker [directory].
 func startBroker(ts *testscript.TestScript, neg bool, args []string) {
@@ -123,7 +123,7 @@ func startBroker(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	handler, err := mgmt.Handler(server)
 	ts.Check(err)
-	web := &http.Server{Handler: handler, ReadHeaderTimeout: patience}
+	web := &http.Server{Handler: handler, ReadHeaderTimeout: scriptTimeout}
 	ended := make(chan error, 2)
 	go func() { ended <- server.Serve(context.Background(), amqp) }()
 	go func() { ended <- web.Serve(api) }()
@@ -140,7 +140,7 @@ func startBroker(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func limited() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), patience)
+	return context.WithTimeout(context.Background(), scriptTimeout)
 }
 
 // failMessages has messages fail for good: fail exchange queue count [error]. Their keys are order.0, order.1, …, their ids m0, m1, …, their
@@ -157,8 +157,8 @@ func failMessages(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ctx, cancel := limited()
 	defer cancel()
-	rest := &resting{left: count, done: make(chan struct{})}
-	client, err := rehop.Open(ctx, rehop.Config{URL: ts.Getenv("REHOP_BROKER"), Hooks: []rehop.Hooks{{OnResult: rest.OnResult}}})
+	failed := &failures{left: count, done: make(chan struct{})}
+	client, err := rehop.Open(ctx, rehop.Config{URL: ts.Getenv("REHOP_BROKER"), Hooks: []rehop.Hooks{{OnResult: failed.OnResult}}})
 	ts.Check(err)
 	_, err = client.Subscribe(ctx, rehop.Subscriber{
 		Queue: args[1], Exchange: args[0], Retry: rehop.NoRetry(),
@@ -178,9 +178,9 @@ func failMessages(ts *testscript.TestScript, neg bool, args []string) {
 		}))
 	}
 	select {
-	case <-rest.done:
+	case <-failed.done:
 	case <-ctx.Done():
-		ts.Fatalf("%d of %d messages did not fail in time", rest.left, count)
+		ts.Fatalf("%d of %d messages did not fail in time", failed.left, count)
 	}
 	ts.Check(client.Close(ctx))
 }
@@ -202,14 +202,14 @@ func bind(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(client.Close(ctx))
 }
 
-// resting waits until so many messages rest.
-type resting struct {
+// failures waits until this many messages have failed.
+type failures struct {
 	left int
 	done chan struct{}
 }
 
 // OnResult counts those that failed. There is one worker.
-func (r *resting) OnResult(_ context.Context, _ *rehop.Delivery, result rehop.Result) {
+func (r *failures) OnResult(_ context.Context, _ *rehop.Delivery, result rehop.Result) {
 	if result.Outcome != rehop.OutcomeFailed {
 		return
 	}
@@ -252,7 +252,7 @@ func awaitTrue(ts *testscript.TestScript, what []string, there func(context.Cont
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			ts.Fatalf("waited %v for %s", patience, strings.Join(what, " "))
+			ts.Fatalf("waited %v for %s", scriptTimeout, strings.Join(what, " "))
 		}
 	}
 }

@@ -207,7 +207,7 @@ func TestReload(t *testing.T) {
 	rewrite(t, file, "flows: {work: {target: {htp: '%s/new'}}}", server)
 	p.signal(syscall.SIGHUP)
 	awaitLog(t, p, "the file was not loaded")
-	if fault := find(p, "the file has a fault"); fault["line"] != 1.0 || !strings.Contains(fmt.Sprint(fault["fault"]), `did you mean "http"?`) {
+	if fault := find(p, "the file has an error"); fault["line"] != 1.0 || !strings.Contains(fmt.Sprint(fault["err"]), `did you mean "http"?`) {
 		t.Errorf("got %v in the log, want the line and the nearest key", fault)
 	}
 	expect("2", "/old")
@@ -236,7 +236,7 @@ func TestReloadToNowhere(t *testing.T) {
 	rewrite(t, file, text, "amqp://127.0.0.1:1/", server)
 	p.signal(syscall.SIGHUP)
 	awaitLog(t, p, "the file was not loaded")
-	if fault := find(p, "the file was not loaded; everything goes on as before"); !strings.Contains(fmt.Sprint(fault["err"]), "refused") {
+	if fault := find(p, "the file was not loaded; everything continues as before"); !strings.Contains(fmt.Sprint(fault["err"]), "refused") {
 		t.Errorf("got %v in the log, want why", fault)
 	}
 	publish(t, dial(t, broker.AMQP), "work", []string{"1"}, nil)

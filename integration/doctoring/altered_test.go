@@ -155,7 +155,7 @@ func TestAltered(t *testing.T) {
 		{alone(queues, two(set("work", "members", []string{"a", "b", "c"}), set("work", "online", []string{"a", "c"}))), "queue.member-down", `queue "work"`, admin.Warning, "2 of its 3"},
 		{alone("/api/vhosts/"+w.rabbit.Vhost+"/connections", set("", "peer_host", "192.0.2.7")), "user.guest", "connection ", admin.Critical, "192.0.2.7"},
 		{alone(queues, set("waits", "durable", false)), "queue.transient", `queue "waits"`, admin.Warning, "it is not durable"},
-		{nil, "queue.resting-limit", `queue "rehop.orphans"`, admin.Warning, "it drops a message after 5 deliveries"},
+		{nil, "queue.failed-limit", `queue "rehop.orphans"`, admin.Warning, "it drops a message after 5 deliveries"},
 		{alone("/api/vhosts/"+w.rabbit.Vhost+"/channels", set("", "global_prefetch_count", 7)), "channel.global-prefetch", "channel ", admin.Warning, "its prefetch of 7 is shared"}, // which RabbitMQ 4 does not show
 		{release("3.10.8"), "queue.no-priorities", `queue "urgent"`, admin.Critical, "quorum queues of RabbitMQ 3.10.8 have no priorities"},
 		{release("3.10.8"), "queue.no-delivery-limit", `queue "work"`, admin.Warning, "it has no delivery limit"},

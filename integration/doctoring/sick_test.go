@@ -72,7 +72,7 @@ func TestDeclaredWrong(t *testing.T) {
 		if w.atLeast(4, 3) { // where dead letters of orders come with more deliveries than that
 			expect(`critical queue.letters-limit queue "orders.failed"`)
 		} else {
-			expect(`warning queue.resting-limit queue "orders.failed"`)
+			expect(`warning queue.failed-limit queue "orders.failed"`)
 		}
 		w.queue("rehop.moving.invoices", nil)
 		expect(`warning queue.migration queue "invoices"`)

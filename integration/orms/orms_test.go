@@ -291,7 +291,7 @@ func (d database) wantRefused(t *testing.T, s *shop, open func(ctx context.Conte
 // then a copy of the message comes.
 func testInbox(t *testing.T, d database, l library) {
 	ctx, s := kit.Context(t), l.open(t, d, d.Open(t))
-	in := inbox.Inbox{DB: s.db, Dialect: d.speaks, Begin: s.begin, NoClean: true, Logger: slog.New(slog.DiscardHandler)}
+	in := inbox.Inbox{DB: s.db, Dialect: d.speaks, Begin: s.begin, ManualClean: true, Logger: slog.New(slog.DiscardHandler)}
 	eachKey(t, func(t *testing.T, key string) {
 		calls, end := 0, errUndo
 		byLibrary, byInbox := t.Name()+"-library", t.Name()+"-inbox"

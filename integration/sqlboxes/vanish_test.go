@@ -147,7 +147,7 @@ type worker struct {
 func (d *server) work(t *testing.T, timeout time.Duration) *worker {
 	t.Helper()
 	w := &worker{t, kit.Open(t, rehop.Config{URL: lab.Single(t).URL}), make(chan string, 100)}
-	box := inbox.Inbox{DB: d.through(t), Dialect: d.dialect, NoClean: true, MaxWait: 100 * time.Millisecond}
+	box := inbox.Inbox{DB: d.through(t), Dialect: d.dialect, ManualClean: true, MaxWait: 100 * time.Millisecond}
 	kit.Subscribe(t, w.client, rehop.Subscriber{Queue: "q", Concurrency: 1, Timeout: timeout, Retry: rehop.Steps(time.Millisecond),
 		Middleware: []rehop.Middleware{box.Middleware("")},
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {

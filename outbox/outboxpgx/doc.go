@@ -1,4 +1,4 @@
-// Package outboxpgx lets outbox and inbox work with pgx: messages are written in a pgx.Tx, handlers get one, and relays are woken by
+// Package outboxpgx connects outbox and inbox with pgx: it writes messages in a pgx.Tx, gives handlers one, and wakes relays with
 // PostgreSQL's notifications.
 //
 //	err = box.Publish(ctx, outboxpgx.Tx(tx), outbox.Message{…})

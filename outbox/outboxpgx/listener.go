@@ -11,19 +11,20 @@ import (
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
-// Listener wakes relays when a transaction with messages commits. It keeps a connection of its own, since one that listens can do
-// nothing else; behind a proxy that shares connections between clients it does not work, so give it the server's own address.
+// Listener wakes relays when a transaction with messages commits. Use it to publish with little delay without polling often. It keeps one
+// connection of its own. It does not work through a proxy that shares connections between clients, such as pgbouncer with transaction
+// pooling: give it the address of the server.
 type Listener struct {
-	// Config is how it connects.
+	// Config is how to connect to the server. Required.
 	Config *pgx.ConnConfig
-	// Tables are those of the relay. Default: rehop_outbox and so on.
+	// Tables are the names of the relay's tables. Default: rehop_outbox and so on.
 	Tables dialect.Tables
 }
 
-// silence is how long it listens before it asks whether the server is still there.
+// silence is how long it listens before it pings the server.
 const silence = 30 * time.Second
 
-// Listen is for the relay.
+// Listen implements outbox.Waker. The relay calls it.
 func (l Listener) Listen(ctx context.Context, wake func()) error {
 	if err := l.Tables.Check(dialect.Postgres); err != nil {
 		return fmt.Errorf("outboxpgx: listen: %w", err)

@@ -14,12 +14,12 @@ import (
 	"github.com/rehop/rehop/outbox"
 )
 
-// Tx makes a transaction for an outbox of one of pgx.
+// Tx returns a pgx.Tx as a transaction for outbox.Box.
 func Tx(tx pgx.Tx) outbox.Tx { return execer{tx} }
 
 type execer struct{ tx pgx.Tx }
 
-// InTransaction is for outbox.Box.Publish, which need not ask the database then.
+// InTransaction marks a transaction, so that outbox.Box.Publish does not have to ask the database.
 func (e execer) InTransaction() {}
 
 func (e execer) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
@@ -32,7 +32,7 @@ type Beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// Begin is for the field of that name of an inbox.Inbox: handlers find their transaction with From.
+// Begin returns a function for inbox.Inbox.Begin, with which handlers run in a transaction of pgx. They get it with From.
 func Begin(pool Beginner) func(ctx context.Context) (inbox.Transaction, error) {
 	return func(ctx context.Context) (inbox.Transaction, error) {
 		tx, err := pool.Begin(ctx)
@@ -45,7 +45,7 @@ func Begin(pool Beginner) func(ctx context.Context) (inbox.Transaction, error) {
 
 type transaction struct{ execer }
 
-// endLimit bounds the end of a transaction, which must come also when the handler's time is up.
+// endLimit bounds a commit or rollback, which must happen even if the handler's time is up.
 const endLimit = 30 * time.Second
 
 func (t *transaction) Commit() error {
@@ -60,7 +60,7 @@ func (t *transaction) Rollback() error {
 	return t.tx.Rollback(ctx)
 }
 
-// From is the transaction that a handler runs in, or nil outside of a handler of an inbox with Begin.
+// From returns the transaction that a handler runs in, or nil if ctx is not the context of a handler of an inbox with Begin.
 func From(ctx context.Context) pgx.Tx {
 	if t, ok := inbox.From(ctx).(*transaction); ok {
 		return t.tx
@@ -68,5 +68,5 @@ func From(ctx context.Context) pgx.Tx {
 	return nil
 }
 
-// DB is a pool of pgx as a *sql.DB, for the migrations, relays and inboxes. Closing it leaves the pool open.
+// DB returns a pool of pgx as a *sql.DB, for migrations, relays and inboxes. Closing it leaves the pool open.
 func DB(pool *pgxpool.Pool) *sql.DB { return stdlib.OpenDBFromPool(pool) }

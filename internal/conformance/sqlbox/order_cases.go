@@ -125,7 +125,7 @@ func orderCases() []Case {
 			relay.Lease = time.Hour // what is not written down before a lease ends is tried again
 			b.Start(relay)
 			b.Put(ordered("k", "missing", "1"))
-			b.Eventually("it is tried", func() bool { return told.totals().Postponed > 0 })
+			b.Eventually("it is tried", func() bool { return told.totals().Retry > 0 })
 			for i := range 5 {
 				var others []outbox.Message
 				for j := range 20 {
@@ -261,7 +261,7 @@ func held(t *testing.T, b *Bench, keys int) {
 		messages = append(messages, ordered(k, "full", k+" 1"), ordered(k, "q", k+" 2"), ordered(k, "q", k+" 3"))
 	}
 	b.Put(messages...)
-	b.Eventually("all are refused, more than once", func() bool { return told.totals().Postponed >= 2*keys })
+	b.Eventually("all are refused, more than once", func() bool { return told.totals().Retry >= 2*keys })
 	var free []outbox.Message
 	for i := range 50 {
 		k := fmt.Sprint("free ", i)
@@ -303,16 +303,16 @@ func heldForLong(t *testing.T, b *Bench) {
 	for round := range 3 {
 		id := func(n int) string { return fmt.Sprint("held ", round, " ", n) }
 		refused.Store(id(0))
-		before := told.totals().Postponed
+		before := told.totals().Retry
 		b.Put(ordered(keys[0], "q", id(0)))
-		b.Eventually("the first of the key is refused", func() bool { return told.totals().Postponed > before })
+		b.Eventually("the first of the key is refused", func() bool { return told.totals().Retry > before })
 		b.Put(ordered(keys[0], "q", id(1)))
 		for i := range 10 { // the relay notes a place every tenth of a second at most
 			other := fmt.Sprint("other ", round, " ", i)
-			refusals := told.totals().Postponed
+			refusals := told.totals().Retry
 			b.Put(ordered(keys[1], "q", other))
 			Equal(b, "message while the key is held", Receive(b, got, "message of another key").ID, other)
-			b.Eventually("more refusals", func() bool { return told.totals().Postponed > refusals })
+			b.Eventually("more refusals", func() bool { return told.totals().Retry > refusals })
 		}
 		b.Put(ordered(keys[0], "q", id(2)))
 		refused.Store("")

@@ -74,7 +74,7 @@ func poisonCases() []Case {
 			relay.Hooks, relay.Tries = told.hooks(), 2
 			b.Start(relay)
 			b.Put(To("full", "1"), To("full", "2"))
-			b.Eventually("refused more often than an unroutable one would be tried", func() bool { return told.totals().Postponed > 6 })
+			b.Eventually("refused more often than an unroutable one would be tried", func() bool { return told.totals().Retry > 6 })
 			b.Put(To("q", "other"))
 			Equal(b, "message", Receive(b, got, "message for another queue").ID, "other")
 			b.Faults.Refuse(nil)
@@ -92,12 +92,12 @@ func poisonCases() []Case {
 			relay.Hooks, relay.Timeout = told.hooks(), 100*time.Millisecond
 			b.Start(relay)
 			b.Put(To("q", "1"))
-			b.Eventually("it is postponed", func() bool { return told.totals().Postponed > 0 })
+			b.Eventually("it waits for its retry", func() bool { return told.totals().Retry > 0 })
 			Equal(b, "rows", b.Rows(), 1)
 			b.Faults.ReleaseConfirms()
 			b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
-			if n := len(b.Faults.Messages("q")); n < 1 || n > 1+told.totals().Postponed {
-				t.Errorf("copies: got %d, want at least one and at most one more than the %d tries that were given up", n, told.totals().Postponed)
+			if n := len(b.Faults.Messages("q")); n < 1 || n > 1+told.totals().Retry {
+				t.Errorf("copies: got %d, want at least one and at most one more than the %d tries that were given up", n, told.totals().Retry)
 			}
 		}},
 		{Name: "Unreadable", Run: func(t *testing.T, b *Bench) {

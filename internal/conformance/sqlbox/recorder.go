@@ -57,7 +57,7 @@ func (r *recorder) OnBatch(b outbox.Batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.total.Published += b.Published
-	r.total.Postponed += b.Postponed
+	r.total.Retry += b.Retry
 	r.total.SetAside += b.SetAside
 	r.total.Left += b.Left
 }

@@ -117,7 +117,7 @@ func relayCases() []Case {
 			relay.Hooks, relay.Survey = told.hooks(), 10*time.Millisecond
 			relay.RetryMin, relay.RetryMax = time.Hour, time.Hour
 			stop := b.Start(relay)
-			b.Eventually("what has no route is tried", func() bool { return told.totals().Postponed == 2 })
+			b.Eventually("what has no route is tried", func() bool { return told.totals().Retry == 2 })
 			backlog := Receive(b, told.backlogs, "backlog")
 			for backlog.Retrying != 2 {
 				backlog = Receive(b, told.backlogs, "backlog with what is tried again")

@@ -65,7 +65,7 @@ func spillCases() []Case {
 }
 
 func (b *Bench) spill(told *recorder) outbox.Spill {
-	return outbox.Spill{Client: b.Client, Box: b.Box, DB: b.DB, Patience: 500 * time.Millisecond, Hooks: told.hooks()}
+	return outbox.Spill{Client: b.Client, Box: b.Box, DB: b.DB, ConfirmTimeout: 500 * time.Millisecond, Hooks: told.hooks()}
 }
 
 // probe has a client notice that the broker is blocked: brokers notify only publishers.

@@ -114,7 +114,7 @@ func nextOfTheKey(t *testing.T, b *Bench) {
 	relay.Hooks = told.hooks()
 	b.Start(relay)
 	b.Put(ordered("k", "slow", "1"), ordered("k", "q", "2"))
-	b.Eventually("the first is not waited for", func() bool { return told.totals().Postponed == 1 })
+	b.Eventually("the first is not waited for", func() bool { return told.totals().Retry == 1 })
 	for i := range 50 { // all shards are looked at
 		b.Put(ordered(fmt.Sprint("other ", i), "q", "other"))
 	}
@@ -164,7 +164,7 @@ func manyKeysRefused(t *testing.T, b *Bench) {
 		}
 		b.Put(some...)
 	}
-	b.Eventually("all are held", func() bool { return told.totals().Postponed >= keys })
+	b.Eventually("all are held", func() bool { return told.totals().Retry >= keys })
 	began := time.Now()
 	var healthy []outbox.Message
 	for i := range 64 {

@@ -13,7 +13,7 @@ func addYes(flags *pflag.FlagSet, yes *bool) {
 	flags.BoolVarP(yes, "yes", "y", false, "do it without asking")
 }
 
-// agree returns nil when it was agreed to something that cannot be undone: beforehand with --yes, or by a person who is asked.
+// agree returns nil if the user agrees to something that cannot be undone, with --yes or when asked.
 func (c *command) agree(ctx context.Context, yes bool, what string) error {
 	if yes {
 		return nil
@@ -23,13 +23,13 @@ func (c *command) agree(ctx context.Context, yes bool, what string) error {
 	}
 	fmt.Fprintf(c.Err, "%s? [y/N] ", plain(what))
 	answer := make(chan string, 1)
-	go func() { // a read of a terminal cannot be ended; it ends with the process
+	go func() { // a read from a terminal cannot be canceled; it ends with the process
 		line, _ := bufio.NewReader(c.In).ReadString('\n')
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {
-	case said := <-answer:
-		if said == "y" || said == "yes" {
+	case text := <-answer:
+		if text == "y" || text == "yes" {
 			return nil
 		}
 		return fmt.Errorf("%s: not confirmed; nothing was changed", what)

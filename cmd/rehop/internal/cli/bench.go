@@ -14,7 +14,6 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/load"
 )
 
-// benching is a run of bench.
 type benching struct {
 	*command
 	load.Options
@@ -26,10 +25,10 @@ func (c *command) bench() *cobra.Command {
 	b := &benching{command: c}
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure how much an AMQP broker takes, and how soon",
-		Long: `Bench publishes with confirms and consumes with acks as fast as the broker goes, and prints rates and latencies: from publishing to the confirm, and
-from publishing to the delivery. It works with any AMQP 0-9-1 broker, through a queue of its own, which it deletes at the end; should it be killed, the broker
-deletes the queue after ten minutes. It puts as much load on the broker as it can: mind who else uses it.`,
+		Short: "Measure throughput and latency of an AMQP broker",
+		Long: `Bench publishes with confirms and consumes with acks as fast as the broker allows, and prints rates and latencies: from publishing to the confirm, and
+from publishing to the delivery. It works with any AMQP 0-9-1 broker. It uses a queue of its own and deletes it at the end; if it is killed, the broker
+deletes the queue after ten minutes. It puts as much load on the broker as it can, which slows down other applications.`,
 		Example: `  rehop bench --broker amqp://guest:guest@localhost/
   rehop bench --mode publish --size 10000 --publishers 16 --for 30s --plot bench.svg`,
 		Args: none,
@@ -37,20 +36,20 @@ deletes the queue after ten minutes. It puts as much load on the broker as it ca
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&b.mode, "mode", string(load.Both), "what to measure: publish, consume or both at the same time")
-	flags.DurationVar(&b.For, "for", 10*time.Second, "how long; with --mode consume, messages are published for as long beforehand")
+	flags.DurationVar(&b.For, "for", 10*time.Second, "how long to measure; with --mode consume, messages are published for as long before that")
 	flags.IntVar(&b.Size, "size", 1000, "bytes in a body")
 	flags.IntVar(&b.Publishers, "publishers", 4, "channels that publish")
-	flags.IntVar(&b.Window, "window", 100, "messages that each publisher has under way without a confirm; 1 waits for each")
+	flags.IntVar(&b.Window, "window", 100, "unconfirmed messages of each publisher; 1 waits for each confirm")
 	flags.IntVar(&b.Consumers, "consumers", 4, "channels that consume")
-	flags.IntVar(&b.Prefetch, "prefetch", 100, "messages that each consumer has under way without an ack")
+	flags.IntVar(&b.Prefetch, "prefetch", 100, "unacked messages of each consumer")
 	flags.StringVar(&b.QueueType, "queue-type", "quorum", "quorum or classic")
-	flags.BoolVar(&b.Transient, "transient", false, "messages that a classic queue does not keep through a restart")
-	flags.StringVar(&b.plot, "plot", "", "file for a picture of rates and latencies, in SVG")
+	flags.BoolVar(&b.Transient, "transient", false, "publish messages that do not survive a restart in a classic queue")
+	flags.StringVar(&b.plot, "plot", "", "write an SVG image of rates and latencies to this file")
 	return cmd
 }
 
 func (b *benching) run(ctx context.Context) (err error) {
-	b.Mode, b.URLs, b.ConnectTimeout = load.Mode(b.mode), b.urls(), b.reach.patience
+	b.Mode, b.URLs, b.ConnectTimeout = load.Mode(b.mode), b.urls(), b.reach.connectTimeout
 	if err := b.Validate(); err != nil {
 		return usage("%w", err)
 	}
@@ -58,7 +57,7 @@ func (b *benching) run(ctx context.Context) (err error) {
 		return err
 	}
 	var file *os.File
-	if b.plot != "" { // a file that cannot be written is told before all the work
+	if b.plot != "" { // before the measurement, in case the file cannot be written
 		if file, err = os.Create(b.plot); err != nil {
 			return usage("--plot: %w", err)
 		}
@@ -71,7 +70,7 @@ func (b *benching) run(ctx context.Context) (err error) {
 	if result.Published == nil && result.Consumed == nil {
 		return fmt.Errorf("bench: %w", err)
 	}
-	// What was measured until it was broken off is worth to be seen.
+	// Results are shown also if it was interrupted.
 	if file != nil {
 		err = errors.Join(err, result.Plot(file))
 	}
@@ -80,14 +79,14 @@ func (b *benching) run(ctx context.Context) (err error) {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("bench: broken off before its time was up")
+		return errors.New("bench: interrupted before its time was up")
 	case err != nil:
 		return fmt.Errorf("bench: %w", err)
 	}
 	return nil
 }
 
-// measure shows on a terminal how far it is.
+// measure shows its progress on a terminal.
 func (b *benching) measure(ctx context.Context) (load.Result, error) {
 	var most atomic.Int64
 	shown := b.progressOf("messages")

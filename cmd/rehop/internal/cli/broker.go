@@ -14,13 +14,13 @@ import (
 )
 
 func (c *command) broker() *cobra.Command {
-	return group("broker", "Look after the data directory of an embedded broker",
+	return group("broker", "Check, compact and repair the data directory of an embedded broker",
 		`These commands are for the directory in which an embedded broker (rehop up) keeps its messages. The
 broker must not be running: one process at a time can use the directory.`,
 		c.brokerCheck(), c.brokerCompact(), c.brokerRepair())
 }
 
-// directory is a report as JSON.
+// directory is a report in JSON output.
 type directory struct {
 	Directory   string   `json:"directory"`
 	Segments    int      `json:"segments"`
@@ -35,7 +35,7 @@ type directory struct {
 	Recovered   []queued `json:"recovered"`
 }
 
-// queued are messages in a queue, as JSON.
+// queued is the messages in a queue in JSON output.
 type queued struct {
 	Vhost    string `json:"vhost"`
 	Queue    string `json:"queue"`
@@ -56,13 +56,12 @@ func directoryOf(dir string, r broker.Report) directory {
 	return d
 }
 
-// inDirectory says of an error what it means for a command.
 func inDirectory(dir string, err error) error {
 	switch {
 	case errors.Is(err, broker.ErrNoData):
-		return usage("%s has nothing of a broker in it", dir)
+		return usage("%s is not a data directory of a broker", dir)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return usage("look into the data directory: %w", err)
+		return usage("read the data directory: %w", err)
 	}
 	return err
 }
@@ -71,40 +70,32 @@ func (c *command) printDirectory(d directory) error {
 	if c.json {
 		return c.printJSON(d)
 	}
-	state := "closed in order"
+	state := "closed cleanly"
 	if !d.Clean {
-		state = "not closed in order; the next start recovers from that"
+		state = "not closed cleanly; the next start recovers it"
 	}
-	if err := c.printf("%s: %s and %s, %s in %s, of which %s can be given back; %s\n", plain(d.Directory), counted(d.Messages, "message"),
-		counted(d.Definitions, "definition"), size(d.Bytes), counted(d.Segments, "file"), size(d.Dead), state); err != nil {
-		return err
-	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s: %s and %s, %s in %s, of which %s can be freed; %s\n", plain(d.Directory), counted(d.Messages, "message"),
+		counted(d.Definitions, "definition"), size(d.Bytes), counted(d.Segments, "file"), size(d.Dead), state)
 	if d.Torn > 0 {
-		if err := c.printf("a crash has left %s unfinished at the end, which was never confirmed; the next start cuts it off\n", size(d.Torn)); err != nil {
-			return err
-		}
+		fmt.Fprintf(&out, "a crash left %s unfinished at the end, which were never confirmed; the next start removes them\n", size(d.Torn))
 	}
 	for _, damage := range d.Damage {
-		if err := c.printf("%s %s\n", c.red("damage:"), plain(damage)); err != nil {
-			return err
-		}
+		fmt.Fprintf(&out, "%s %s\n", c.red("damage:"), plain(damage))
 	}
 	for _, q := range d.Recovered {
-		if err := c.printf("recovered: %s in queue %s of virtual host %s; the definition of their own queue is lost\n",
-			counted(q.Messages, "message"), plain(q.Queue), plain(q.Vhost)); err != nil {
-			return err
-		}
+		fmt.Fprintf(&out, "recovered: %s in queue %s of virtual host %s; the definition of their own queue is lost\n",
+			counted(q.Messages, "message"), plain(q.Queue), plain(q.Vhost))
+	}
+	if len(d.SetAside) > 0 {
+		fmt.Fprintf(&out, "set aside: %s\n", plain(strings.Join(d.SetAside, ", ")))
 	}
 	if len(d.Recovered) > 0 {
 		c.notice("when the broker runs again, list and replay these messages with rehop failed ls <queue> and rehop failed replay <queue>")
 	}
-	if len(d.SetAside) > 0 {
-		return c.printf("set aside: %s\n", plain(strings.Join(d.SetAside, ", ")))
-	}
-	return nil
+	return c.printf("%s", out.String())
 }
 
-// size is a number of bytes as people read it.
 func size(bytes int64) string {
 	const unit = 1024
 	if bytes < unit {
@@ -122,8 +113,8 @@ func (c *command) brokerCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check directory",
 		Short: "Read everything in a data directory and compare it with its checksums",
-		Long: `Check reads everything in the directory, compares it with its checksums, and changes nothing. It
-ends with 3 if something is damaged.`,
+		Long: `Check reads everything in the directory and compares it with its checksums. It changes nothing.
+The exit code is 3 if something is damaged.`,
 		Args: needs("directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := broker.CheckDir(cmd.Context(), args[0])
@@ -134,7 +125,7 @@ ends with 3 if something is damaged.`,
 				return err
 			}
 			if n := len(report.Damage); n > 0 {
-				return found("%s in %s: rehop broker repair keeps what is sound", counted(n, "damaged place"), args[0])
+				return found("%s in %s: rehop broker repair keeps what is not damaged", counted(n, "damaged place"), args[0])
 			}
 			return nil
 		},
@@ -145,16 +136,16 @@ func (c *command) brokerRepair() *cobra.Command {
 	yes := false
 	cmd := &cobra.Command{
 		Use:   "repair directory",
-		Short: "Make a damaged data directory fit to be used again",
-		Long: `Repair keeps what is sound, and sets damaged files aside under other names. Messages in damaged
-places are lost, and some that were handled may come back. Messages whose queue is lost are in
-queues named rehop.recovered.<number>, in the virtual host /; a queue that was deleted long ago can
-come back as one of these. rehop failed ls, replay, export and discard take the name of such a queue:
-a replay sends a message to the queue that its headers name, and if they name none, to its exchange
-with its routing key, so other queues that are bound there get it once more.
+		Short: "Repair a damaged data directory",
+		Long: `Repair keeps what is not damaged, and renames damaged files. Messages in damaged places are lost, and
+some messages that were handled may come back. Messages whose queue is lost are in queues named
+rehop.recovered.<number>, in the virtual host /; a queue that was deleted long ago can come back as one
+of these. Use their names with rehop failed ls, replay, export and discard. A replay sends a message to
+the queue that its headers name. If they name none, it publishes the message to its exchange with its
+routing key, so other queues that are bound there receive it again.
 
-Repair does nothing if nothing is damaged. Otherwise it asks first, or needs --yes. Make a copy of
-the directory before. Once the repair has begun, an interruption does not stop it.`,
+Repair does nothing if nothing is damaged. Otherwise it asks first, or needs --yes. Make a copy of the
+directory before. Once the repair has begun, an interruption does not stop it.`,
 		Args: needs("directory"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.repair(cmd.Context(), args[0], yes) },
 	}
@@ -168,7 +159,7 @@ func (c *command) repair(ctx context.Context, dir string, yes bool) error {
 		return interruption(ctx, inDirectory(dir, err))
 	}
 	if n := len(report.Damage); n > 0 {
-		if err := c.agree(ctx, yes, fmt.Sprintf("repair %s, giving up what is in %s", dir, counted(n, "damaged place"))); err != nil {
+		if err := c.agree(ctx, yes, fmt.Sprintf("repair %s and lose what is in %s", dir, counted(n, "damaged place"))); err != nil {
 			return err
 		}
 		if report, err = broker.RepairDir(ctx, dir); err != nil {
@@ -178,7 +169,7 @@ func (c *command) repair(ctx context.Context, dir string, yes bool) error {
 	return c.printDirectory(directoryOf(dir, report))
 }
 
-// compacted is what a compaction has given back, as JSON.
+// compacted is the result of a compaction in JSON output.
 type compacted struct {
 	directory
 	Before int64 `json:"bytes_before"`
@@ -187,11 +178,11 @@ type compacted struct {
 func (c *command) brokerCompact() *cobra.Command {
 	return &cobra.Command{
 		Use:   "compact directory",
-		Short: "Give back the space of settled messages",
-		Long: `Compact writes the messages that are still held to new files, and removes the old ones. A broker
-does so by itself, while it runs, when there is more to give back than to keep. Meanwhile the
-directory needs room for both. It can be interrupted or killed at any time: every message is still
-there, and you can run the command again.`,
+		Short: "Free the space of settled messages",
+		Long: `Compact writes the remaining messages to new files and removes the old ones. A running broker does
+this automatically when there is more to free than to keep. In the meantime the directory needs space
+for both. You can interrupt or kill it at any time: every message is still there, and you can run the
+command again.`,
 		Args: needs("directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			before, after, err := broker.CompactDir(cmd.Context(), args[0])

@@ -15,25 +15,21 @@ func (c *command) check() *cobra.Command {
 	withBroker := false
 	cmd := &cobra.Command{
 		Use:   "check [rehop.yaml]",
-		Short: "Find what is wrong in a file",
-		Long: `Reads a file as rehop up and rehop run do, and prints all that is wrong in it, with the line. It does not connect to
+		Short: "Check a file for errors",
+		Long: `Check reads a file as rehop up and rehop run do, and prints all errors in it with their lines. It does not connect to
 the broker or to targets.
 
 With --with-broker it also asks the broker whether the flows can start there: whether it accepts their queues, has the priorities that they need, and has no exchange or queue of the same name that
-differs. For that it declares each missing queue under another name (rehop.try.…) and deletes it. Exchanges, bindings and policies are not tried.
+differs. To find out, it declares each missing queue with another name (rehop.try.…) and deletes it. It does not try exchanges, bindings and policies.
 
-A note is about something that is not wrong, but will not work on every release of RabbitMQ. The exit code is 0 if
-nothing is wrong and 3 if something is.`,
+A note is about something that is not an error, but does not work on every release of RabbitMQ. The exit code is 0 if
+there are no errors, and 3 if there are some.`,
 		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path := localFile
-			if len(args) > 0 {
-				path = args[0]
-			}
+			path := fileOf(args)
 			file, err := config.Load(path)
-			var faults config.Faults
-			if errors.As(err, &faults) {
-				return c.tellFaults(path, faults)
+			if faults, ok := errors.AsType[config.Faults](err); ok {
+				return c.printFaults(path, faults)
 			}
 			if err != nil {
 				return err
@@ -41,7 +37,7 @@ nothing is wrong and 3 if something is.`,
 			if withBroker {
 				faults, notes, err := c.faultsOnBroker(cmd.Context(), path)
 				if len(faults) > 0 {
-					return errors.Join(err, c.tellFaults(path, faults))
+					return errors.Join(err, c.printFaults(path, faults))
 				}
 				if err != nil {
 					return err
@@ -56,14 +52,14 @@ nothing is wrong and 3 if something is.`,
 					return err
 				}
 			}
-			return c.printf("%s is in order: %s, %s\n", plain(path), counted(len(file.Flows), "flow"), outboxes(len(file.Outboxes)))
+			return c.printf("%s has no errors: %s, %s\n", plain(path), counted(len(file.Flows), "flow"), outboxes(len(file.Outboxes)))
 		},
 	}
 	cmd.Flags().BoolVar(&withBroker, "with-broker", false, "also ask the broker whether it accepts what the flows need")
 	return cmd
 }
 
-// faultsOnBroker are the reasons for which the flows of a file would not start on the broker, and notes on what could not be checked.
+// faultsOnBroker returns why the flows of a file would not start on the broker, and notes on what could not be checked.
 func (c *command) faultsOnBroker(ctx context.Context, path string) (faults, notes config.Faults, err error) {
 	fault := func(text string) config.Fault { return config.Fault{File: path, Text: text} }
 	err = c.withPlan(ctx, []string{path}, func(plan topology.Plan, a *admin.Admin) error {
@@ -80,33 +76,31 @@ func (c *command) faultsOnBroker(ctx context.Context, path string) (faults, note
 			}
 		}
 		if errors.Is(err, admin.ErrRefused) {
-			return nil // the faults say so
+			return nil // it is in the faults
 		}
 		return err
 	})
 	return faults, notes, err
 }
 
-// checked is what the command says to programs.
+// checked is the result of check in JSON output.
 type checked struct {
 	Path   string        `json:"path"`
 	Faults config.Faults `json:"faults"`
-	Notes  config.Faults `json:"notes,omitempty"` // what is not wrong and still worth knowing
+	Notes  config.Faults `json:"notes,omitempty"` // hints that are not errors
 }
 
-func (c *command) tellFaults(path string, faults config.Faults) error {
+func (c *command) printFaults(path string, faults config.Faults) error {
+	var err error
 	if c.json {
-		if err := c.printJSON(checked{Path: path, Faults: faults}); err != nil {
-			return err
-		}
+		err = c.printJSON(checked{Path: path, Faults: faults})
 	} else {
-		for _, fault := range faults {
-			if err := c.printf("%s\n", plain(fault.Error())); err != nil {
-				return err
-			}
-		}
+		err = c.printf("%s\n", plainLines(faults.Error()))
 	}
-	return found("%s has %s", path, counted(len(faults), "fault"))
+	if err != nil {
+		return err
+	}
+	return found("%s has %s", path, counted(len(faults), "error"))
 }
 
 func outboxes(n int) string {

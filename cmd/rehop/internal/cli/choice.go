@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/admin"
 )
 
-// choice is which failed messages a command is for, as flags say it.
+// choice is the flags that select failed messages.
 type choice struct {
 	ids, kinds, headers []string
 	text, key           string
@@ -19,7 +19,7 @@ type choice struct {
 	younger, older      time.Duration
 }
 
-// kinds are how messages fail.
+// kinds are the kinds of failure.
 var kinds = []string{"error", "permanent", "decode", "timeout", "panic", "crash", "dead", "unrouted"}
 
 func (ch *choice) addFlags(flags *pflag.FlagSet) {
@@ -34,7 +34,6 @@ func (ch *choice) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&ch.older, "older", 0, "only failures that are older than this duration, as in 90m; messages without a time are left out")
 }
 
-// filter is the choice as admin takes it.
 func (ch *choice) filter(now time.Time) (admin.Filter, error) {
 	f := admin.Filter{IDs: ch.ids, Text: ch.text, Key: ch.key}
 	for _, kind := range ch.kinds {
@@ -56,13 +55,13 @@ func (ch *choice) filter(now time.Time) (admin.Filter, error) {
 	return f, nil
 }
 
-// moment is a point in time that is given as such, or by how long ago it is. Zero: neither is given.
+// moment returns a time that is given directly or as a duration before now. Zero: neither is given.
 func moment(flag, text, agoFlag string, ago time.Duration, now time.Time) (time.Time, error) {
 	switch {
 	case ago < 0:
 		return time.Time{}, usage("%s %v must not be negative", agoFlag, ago)
 	case text != "" && ago > 0:
-		return time.Time{}, usage("%s and %s say the same; give one of them", flag, agoFlag)
+		return time.Time{}, usage("%s and %s mean the same; use one of them", flag, agoFlag)
 	case ago > 0:
 		return now.Add(-ago), nil
 	case text == "":
@@ -73,10 +72,9 @@ func moment(flag, text, agoFlag string, ago time.Duration, now time.Time) (time.
 			return t, nil
 		}
 	}
-	return time.Time{}, usage("%s %q is no time; write 2026-01-31T15:04:05Z, or without the zone for this machine's time, or 2026-01-31", flag, text)
+	return time.Time{}, usage("%s %q is not a time; write 2026-01-31T15:04:05Z, or 2026-01-31T15:04:05 or 2026-01-31 for this machine's time zone", flag, text)
 }
 
-// pairs reads name=value.
 func pairs(flag string, texts []string) (map[string]string, error) {
 	if len(texts) == 0 {
 		return nil, nil

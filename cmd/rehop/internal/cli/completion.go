@@ -23,7 +23,7 @@ func (c *command) completion() *cobra.Command {
 			case "powershell":
 				return root.GenPowerShellCompletionWithDesc(c.Out)
 			}
-			return usage("there is no script for the shell %q; there are some for bash, zsh, fish and powershell", args[0])
+			return usage("there is no script for the shell %q; the shells are bash, zsh, fish and powershell", args[0])
 		},
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/demo"
 )
 
-// plainLength is how long a demo takes that nobody can end by a key.
+// plainLength is how long a demo runs that cannot be ended with a key.
 const plainLength = 20 * time.Second
 
 func (c *command) demo() *cobra.Command {
 	var o demo.Options
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show, live, messages that fail, are retried and are replayed",
+		Short: "Show messages live as they fail, are retried and are replayed",
 		Long: `Demo runs a small shop on the embedded broker and shows its messages live. It needs nothing else, and leaves nothing behind.
 
 Orders arrive. A summary service follows all of them; a notification service sends an SMS for each new one, and the SMS gateway is busy now and then, goes down
@@ -45,7 +45,7 @@ func (c *command) runDemo(ctx context.Context, o demo.Options) error {
 		return usage("--for %v must not be negative", o.For)
 	}
 	o.Out, o.Width, o.Coloured, o.Quiet = c.Out, c.Width, c.coloured(), c.json
-	o.Plain = o.Plain || c.Width == 0 || c.env("TERM", "") == "dumb"
+	o.Plain = o.Plain || c.Width == 0 || c.env("TERM") == "dumb"
 	restore := func() error { return nil }
 	if !o.Plain && !o.Quiet {
 		watching, stop := context.WithCancel(ctx)
@@ -63,12 +63,13 @@ func (c *command) runDemo(ctx context.Context, o demo.Options) error {
 		return err
 	}
 	if !sums.Balanced() {
-		return errors.New("demo: the sums do not balance: published must be handled + failed, with none lost and none twice")
+		return errors.New("demo: the sums do not balance: published must be handled + failed, with none lost and none handled twice")
 	}
 	return nil
 }
 
-// keys gives what is typed, key by key, until ctx ends. The terminal is set so that it does, and must be restored. Nil: there is no person.
+// keys returns the keys that the user types, until ctx ends. It sets the terminal to raw mode, which must be restored. Nil: there is no
+// terminal.
 func (c *command) keys(ctx context.Context) (keys <-chan byte, restore func() error) {
 	nothing := func() error { return nil }
 	in, is := c.In.(*os.File)
@@ -80,7 +81,7 @@ func (c *command) keys(ctx context.Context) (keys <-chan byte, restore func() er
 		return nil, nothing
 	}
 	typed := make(chan byte)
-	// A read from a terminal cannot be called off: this goroutine ends with the key after the last one, or with the process.
+	// A read from a terminal cannot be canceled: this goroutine ends with the next key, or with the process.
 	go func() {
 		var key [1]byte
 		for {

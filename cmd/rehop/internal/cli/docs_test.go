@@ -18,7 +18,7 @@ const (
 	docsMarker = "<!-- What follows is written by the commands themselves: go test ./internal/cli -run TestDocs -update, in cmd/rehop. -->\n"
 )
 
-// TestDocs compares docs/cli.md with the commands: it has all of them, with all their flags, as they say it themselves.
+// TestDocs compares docs/cli.md with the commands: it has all of them with all their flags.
 func TestDocs(t *testing.T) {
 	text, err := os.ReadFile(docsFile)
 	if err != nil {
@@ -118,7 +118,7 @@ func TestDatabaseAilmentsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range databaseAilments {
+	for _, a := range databaseChecks {
 		if !strings.Contains(string(text), "`"+a.ID+"`") {
 			t.Errorf("docs/operations.md does not have `%s`", a.ID)
 		}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,28 +21,28 @@ func (c *command) doctor() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the broker, and a database, for what loses messages or holds them up",
-		Long: `Doctor checks the broker and the virtual host for what is known to lose messages or to hold them up, and prints how to fix it. It needs the management API, and
-sees most as a user with the tag administrator. It changes nothing; it takes the first message of each queue in which messages wait, and requeues it.
+		Short: "Check the broker and a database for problems that lose or delay messages",
+		Long: `Doctor checks the broker and the virtual host for problems that can lose or delay messages, and prints how to fix them. It needs the management API, and
+sees most as a user with the tag administrator. It changes nothing; it reads the first message of each delay queue and requeues it.
 
 With --config it also compares the flows of a file with the broker: how long they hold a message, and whether their layouts work on this release of RabbitMQ.
 
-With --database or $` + envDatabase + ` it also checks that the database of an outbox keeps what was committed, and that it has rehop's tables in the version that this
+With --database or $` + envDatabase + ` it also checks that the database of an outbox cannot lose committed transactions, and that it has rehop's tables in the version that this
 program needs.
 
-The exit code is 3 if it has found something worse than info.`,
+The exit code is 3 if there is a finding above the severity info.`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if list {
-				return c.printAilments()
+				return c.printChecks()
 			}
 			if o.HandlerTimeout < 0 || o.ConsumerTimeout < 0 || o.MaxFailed < 0 || o.MaxUnacked < 0 || o.MaxChurn < 0 || o.Watch < 0 {
 				return usage("no flag of doctor may be negative")
 			}
-			if err := c.tellFlows(file, &o); err != nil {
+			if err := c.useFlows(file, &o); err != nil {
 				return err
 			}
-			inDatabase, err := s.examine(cmd.Context()) // it is quick, the broker is not
+			inDatabase, err := s.examine(cmd.Context()) // first, because it is quicker
 			if err != nil {
 				return err
 			}
@@ -59,9 +60,9 @@ The exit code is 3 if it has found something worse than info.`,
 	}
 	flags := cmd.Flags()
 	s = c.newStore(flags)
-	flags.BoolVarP(&all, "all", "a", false, "show what is only worth knowing, too")
-	flags.StringVar(&file, "config", "", "file (rehop.yaml) whose flows are compared with the broker, and that says where the broker is")
-	flags.BoolVar(&list, "list", false, "list what doctor knows to look for")
+	flags.BoolVarP(&all, "all", "a", false, "also show findings with the severity info")
+	flags.StringVar(&file, "config", "", "file (rehop.yaml) whose flows are compared with the broker; it also has the broker's address")
+	flags.BoolVar(&list, "list", false, "list all findings that doctor knows")
 	flags.DurationVar(&o.HandlerTimeout, "handler-timeout", 0, "the longest time that a consumer holds a message, to compare with the broker's consumer timeout")
 	flags.DurationVar(&o.ConsumerTimeout, "consumer-timeout", 0, "the broker's consumer_timeout, which releases before 4.0 do not show (default 30m)")
 	flags.IntVar(&o.MaxFailed, "max-failed", 0, "report a failed queue with this many messages or more (default 1000)")
@@ -71,8 +72,8 @@ The exit code is 3 if it has found something worse than info.`,
 	return cmd
 }
 
-// tellFlows says what is known of the flows of a file.
-func (c *command) tellFlows(path string, o *admin.DoctorOptions) error {
+// useFlows sets the options for the flows of a file.
+func (c *command) useFlows(path string, o *admin.DoctorOptions) error {
 	if path == "" {
 		return nil
 	}
@@ -118,21 +119,20 @@ func (c *command) printEach(findings admin.Findings) error {
 	if len(findings) == 0 {
 		return c.printf("nothing found\n")
 	}
+	var out strings.Builder
 	for _, f := range findings {
 		severity := string(f.Severity)
 		if f.Severity == admin.Critical {
 			severity = c.red(severity)
 		}
-		if err := c.printf("%s %s: %s\n    found: %s\n    why: %s\n    fix: %s\n\n", severity, f.ID, c.bold(plain(fmt.Sprint(f.Object))),
-			plain(f.Found), plain(f.Why), plain(f.Fix)); err != nil {
-			return err
-		}
+		fmt.Fprintf(&out, "%s %s: %s\n    found: %s\n    why: %s\n    fix: %s\n\n", severity, f.ID, c.bold(plain(fmt.Sprint(f.Object))),
+			plain(f.Found), plain(f.Why), plain(f.Fix))
 	}
-	return nil
+	return c.printf("%s", out.String())
 }
 
-func (c *command) printAilments() error {
-	ailments := append(admin.Checks(), databaseAilments...)
+func (c *command) printChecks() error {
+	ailments := append(admin.Checks(), databaseChecks...)
 	if c.json {
 		return c.printJSON(ailments)
 	}

@@ -13,19 +13,18 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// What doctor looks for in a database.
+// Findings about a database.
 var (
 	notDurable = admin.Check{ID: "database.durability", Severity: admin.Warning,
-		Why: "a crash can lose messages together with the data that they were committed with, and what handlers have written for messages that were acked"}
+		Why: "a crash can lose committed messages together with their data, and what handlers wrote for messages that were acked"}
 	noTables = admin.Check{ID: "database.tables-missing", Severity: admin.Critical,
-		Why: "without its tables nothing can be written to the outbox or the inbox, and no relay starts"}
+		Why: "without rehop's tables, the outbox and the inbox cannot be written to, and no relay starts"}
 	oldTables = admin.Check{ID: "database.tables-old", Severity: admin.Warning,
 		Why: "relays and commands of this version do not work with older tables"}
 
-	databaseAilments = []admin.Check{notDurable, noTables, oldTables}
+	databaseChecks = []admin.Check{notDurable, noTables, oldTables}
 )
 
-// examine checks the database, if one is given.
 func (s *store) examine(ctx context.Context) (admin.Findings, error) {
 	if s.given() == "" {
 		if s.tables.Schema != "" || s.tables.Prefix != "" {
@@ -73,7 +72,7 @@ func (s *store) findings(ctx context.Context, db *sql.DB, source database.Source
 	return findings, nil
 }
 
-// worstFirst has findings in the order in which admin returns them.
+// worstFirst sorts findings in the order in which admin returns them.
 func worstFirst(findings admin.Findings) admin.Findings {
 	slices.SortStableFunc(findings, func(a, b admin.Finding) int {
 		switch {

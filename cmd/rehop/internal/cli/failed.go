@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"github.com/rehop/rehop/internal/layouts"
 )
 
-// desk is what the commands for failed messages share: whose they are, and which of them are meant.
+// desk is the flags that commands for failed messages share: the layout, and which messages.
 type desk struct {
 	*command
 	layout layoutChoice
@@ -22,9 +23,9 @@ type desk struct {
 }
 
 func (c *command) failed() *cobra.Command {
-	g := group("failed", "List, show, replay, discard, export and import failed messages",
+	return group("failed", "List, show, replay, discard, export and import failed messages",
 		`After its last attempt a message goes to the failed queue of its queue. These commands take the name of the queue, not that of the failed queue:
-rehop failed ls orders lists what is in orders.failed. rehop.orphans has messages whose queue was deleted, and rehop.unrouted those that no queue was bound for; use these
+rehop failed ls orders lists the messages in orders.failed. The orphan queue rehop.orphans has messages whose queue was deleted, and the unrouted queue rehop.unrouted has unroutable messages; use these
 names as queue.
 
 With --config, a queue has the layout of the flow that consumes it, so one file can have flows of different layouts. With --layout, all queues have that layout.
@@ -34,10 +35,8 @@ the management API they report how many there are.
 
 Only one command at a time can read a failed queue. A second one waits up to 5 seconds for the first to end.`,
 		c.failedList(), c.failedShow(), c.failedReplay(), c.failedDrop(), c.failedExport(), c.failedImport())
-	return g
 }
 
-// newDesk adds the flags to a command.
 func (c *command) newDesk(cmd *cobra.Command) *desk {
 	d := &desk{command: c}
 	d.layout.addFlags(cmd.Flags())
@@ -45,17 +44,13 @@ func (c *command) newDesk(cmd *cobra.Command) *desk {
 	return d
 }
 
-// open connects, and reads which messages are meant.
+// open connects, and returns the filter for the messages.
 func (d *desk) open(ctx context.Context, queues ...string) (*admin.Admin, admin.Filter, error) {
 	filter, err := d.choice.filter(time.Now())
 	if err != nil {
 		return nil, filter, err
 	}
-	of, err := d.layoutsOf(d.layout, queues...)
-	if err != nil {
-		return nil, filter, err
-	}
-	a, err := d.openAdmin(ctx, of)
+	a, err := d.openQueues(ctx, d.layout, queues...)
 	return a, filter, err
 }
 
@@ -91,15 +86,15 @@ failed messages. For that it needs the management API, whose figures are some se
 	return cmd
 }
 
-// noteDelayed says how many messages the broker holds back, which no command sees. It asks before a command reads the queue, because what that returns
-// may be held back, too. Without the management API nothing tells.
+// noteDelayed reports how many messages the broker delays, which no command sees. It is called before a command reads the queue, because the
+// broker may delay the messages that the command returns, too. It needs the management API.
 func (c *command) noteDelayed(ctx context.Context, a *admin.Admin, queue string) {
 	n, err := a.Delayed(ctx, queue)
 	switch {
 	case err == nil && n > 0:
 		c.notice("the broker delays %s in the failed queue of %q (delayed-retry-type), which this command does not see; run it again when the delay is over", counted(n, "more message"), queue)
 	case err != nil && !errors.Is(err, admin.ErrNoManagement) && !errors.Is(err, admin.ErrNoQueue) && !errors.Is(err, admin.ErrNoLayout):
-		c.notice("cannot tell whether the broker delays messages in the failed queue: %v", err)
+		c.notice("cannot find out whether the broker delays messages in the failed queue: %v", err)
 	}
 }
 
@@ -124,12 +119,12 @@ func (d *desk) list(ctx context.Context, a *admin.Admin, queue string, limit int
 		return err
 	}
 	if more {
-		d.notice("there are more; --limit says how many to list")
+		d.notice("there are more; use --limit to list more")
 	}
 	return nil
 }
 
-// printMessages prints a table. On a terminal that is too narrow for it, a message takes two lines, of which the second is cut off.
+// printMessages prints a table. On a narrow terminal a message has two lines, of which the second is cut off.
 func (d *desk) printMessages(messages []admin.Message) error {
 	var rows [][]string
 	if d.Width > 0 && d.Width < wideTable {
@@ -146,10 +141,10 @@ func (d *desk) printMessages(messages []admin.Message) error {
 	return d.printTable([]string{"FAILED", "ID", "KEY", "KIND", "ATTEMPTS", "ERROR"}, rows)
 }
 
-// wideTable is how wide a terminal must be for failed messages on one line each.
+// wideTable is the width of a terminal from which a message has one line.
 const wideTable = 160
 
-// failedCount is a queue with failed messages, as JSON.
+// failedCount is a queue with failed messages in JSON output.
 type failedCount struct {
 	Queue  string `json:"queue"`
 	Failed int    `json:"failed"`
@@ -168,12 +163,7 @@ func (d *desk) listQueues(ctx context.Context, a *admin.Admin) error {
 	for _, r := range o.Recovered {
 		counts = append(counts, failedCount{r.Name, r.Messages})
 	}
-	some := counts[:0]
-	for _, count := range counts {
-		if count.Failed > 0 {
-			some = append(some, count)
-		}
-	}
+	some := slices.DeleteFunc(counts, func(c failedCount) bool { return c.Failed == 0 })
 	if d.json {
 		return d.printJSON(some)
 	}
@@ -196,11 +186,7 @@ func (c *command) failedShow() *cobra.Command {
 		Args:  needs("queue", "id…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			queue, ids := args[0], args[1:]
-			of, err := c.layoutsOf(chosen, queue)
-			if err != nil {
-				return err
-			}
-			a, err := c.openAdmin(cmd.Context(), of)
+			a, err := c.openQueues(cmd.Context(), chosen, queue)
 			if err != nil {
 				return err
 			}
@@ -232,33 +218,26 @@ func (c *command) show(messages []admin.Message) error {
 		return c.printJSON(views)
 	}
 	for _, m := range messages {
-		if err := c.printf("%s\n", c.describe(m)); err != nil {
+		if err := c.printf("%s\n", describe(m)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// missing says which of the messages are not there.
+// missing returns an error with the ids that are not there.
 func missing(queue string, ids []string, messages []admin.Message) error {
-	there := make(map[string]bool)
-	for _, m := range messages {
-		there[m.ID] = true
-	}
-	var gone []string
-	for _, id := range ids {
-		if !there[id] {
-			gone = append(gone, id)
-		}
-	}
+	gone := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		return slices.ContainsFunc(messages, func(m admin.Message) bool { return m.ID == id })
+	})
 	if len(gone) > 0 {
 		return fmt.Errorf("no failed message of %q has the id %s", queue, strings.Join(gone, ", "))
 	}
 	return nil
 }
 
-// describe is a message in full, without what a terminal would obey.
-func (c *command) describe(m admin.Message) string {
+// describe is a message in full, without control characters.
+func describe(m admin.Message) string {
 	var out strings.Builder
 	line := func(name, value string) {
 		if value != "" && value != "-" {

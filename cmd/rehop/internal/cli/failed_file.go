@@ -25,9 +25,9 @@ func (c *command) failedExport() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "export queue",
-		Short: "Write failed messages as JSON lines, and leave them where they are",
-		Long: `Export writes the messages of the failed queue of a queue, oldest first, a line of JSON for each, and leaves them where they are. Bodies are in
-base64. failed import reads it.`,
+		Short: "Write failed messages as JSON lines, and leave them in the failed queue",
+		Long: `Export writes the messages of the failed queue of a queue as lines of JSON, oldest first, and leaves them there. Bodies are in
+base64. rehop failed import reads the file.`,
 		Args: needs("queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, filter, err := d.open(cmd.Context(), args[0])
@@ -53,7 +53,6 @@ base64. failed import reads it.`,
 	return cmd
 }
 
-// count says how many messages something was done to.
 func (c *command) count(verb string, n int) error {
 	if c.json {
 		return c.printJSON(map[string]int{verb: n})
@@ -61,7 +60,7 @@ func (c *command) count(verb string, n int) error {
 	return c.printf("%s %d\n", verb, n)
 }
 
-// exportTo writes a file that is there in whole or not at all.
+// exportTo writes a complete file, or none.
 func (d *desk) exportTo(ctx context.Context, a *admin.Admin, queue, file string, filter admin.Filter) (int, error) {
 	n := 0
 	err := d.writeNew(file, func(w io.Writer) (err error) {
@@ -74,7 +73,7 @@ func (d *desk) exportTo(ctx context.Context, a *admin.Admin, queue, file string,
 	return n, err
 }
 
-// writeNew writes a file that must not exist. It gets its name when all is written.
+// writeNew writes a file that must not exist. The file gets its name when it is complete.
 func (c *command) writeNew(file string, write func(io.Writer) error) error {
 	if _, err := os.Lstat(file); err == nil {
 		return usage("--output: %s exists; choose another name, or remove it", file)
@@ -101,7 +100,7 @@ func (c *command) writeNew(file string, write func(io.Writer) error) error {
 	return err
 }
 
-// giveName gives a file its name. A link, unlike a rename, overwrites nothing, but not every disk has links.
+// giveName gives a file its name. A link, unlike a rename, overwrites nothing, but not every file system has links.
 func giveName(part, file string) error {
 	err := os.Link(part, file)
 	if err == nil || errors.Is(err, fs.ErrExist) {
@@ -110,10 +109,10 @@ func giveName(part, file string) error {
 	return os.Rename(part, file)
 }
 
-// harmlessLines passes lines of JSON on that a terminal does not obey.
+// harmlessLines passes lines of JSON on, without control characters.
 type harmlessLines struct {
 	to   io.Writer
-	rest []byte // of a line that is not whole yet
+	rest []byte // the beginning of an incomplete line
 }
 
 func (h *harmlessLines) Write(p []byte) (int, error) {
@@ -126,7 +125,6 @@ func (h *harmlessLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lineCounter counts lines on their way.
 type lineCounter struct {
 	to      io.Writer
 	n       int64
@@ -134,11 +132,7 @@ type lineCounter struct {
 }
 
 func (l *lineCounter) Write(p []byte) (int, error) {
-	for _, b := range p {
-		if b == '\n' {
-			l.n++
-		}
-	}
+	l.n += int64(bytes.Count(p, []byte("\n")))
 	l.counted(l.n)
 	return l.to.Write(p)
 }
@@ -151,18 +145,18 @@ func (c *command) failedImport() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "import [file]",
-		Short: "Put exported messages back into the failed queues that they came from",
-		Long: `Import reads what export has written, from a file or the standard input, and puts the messages
-back into the failed queues that they came from. It ends at the first line that it cannot read or
-that the broker does not take, names it, and says which --skip continues after it. Correct
-such lines, and import them by themselves.
+		Short: "Return exported messages to the failed queues that they came from",
+		Long: `Import reads the output of rehop failed export, from a file or the standard input, and returns the
+messages to the failed queues that they came from. It stops at the first line that it cannot read
+or that the broker does not accept, and prints the number of the line and the --skip that continues
+after it. Correct such lines, and import them separately.
 
-At ^C it finishes what is under way, up to 64 messages, so that the number it then says is exact.
-When it is killed nobody says it: any of the 64 messages after the last that were confirmed may be
-there already, and a second import makes copies of these, with the same ids.
+At ^C it finishes the messages that it is publishing, up to 64, so the number that it prints is
+exact. If it is killed, up to 64 messages after the last known one may be there already, and a
+second import makes copies of these, with the same ids.
 
---dry-run reports the first line that cannot be read or sent. Whether the queues exist and take a
-message, only the broker can tell.`,
+--dry-run reports the first line that cannot be read or sent. It does not check whether the queues
+exist and accept messages.`,
 		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if skip < 0 {
@@ -199,16 +193,16 @@ message, only the broker can tell.`,
 	}
 	chosen.addFlags(cmd.Flags())
 	cmd.Flags().IntVar(&skip, "skip", 0, "skip this many messages at the beginning")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say how many messages there are and whether they can be read, and do nothing")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only report how many messages there are and whether they can be read")
 	return cmd
 }
 
-// whereImportEnded says how an import that has not come to its end can be continued.
+// whereImportEnded prints how to continue an import that was interrupted or has failed.
 func (c *command) whereImportEnded(skip, done int, err error) {
-	var lines *admin.ImportError
+	lines, partly := errors.AsType[*admin.ImportError](err)
 	switch {
 	case err == nil:
-	case errors.As(err, &lines):
+	case partly:
 		numbers := make([]string, len(lines.Lines))
 		for i, n := range lines.Lines {
 			numbers[i] = strconv.Itoa(n)
@@ -224,7 +218,7 @@ func (c *command) whereImportEnded(skip, done int, err error) {
 	}
 }
 
-// perhapsMore says whether messages behind those that are known to be there may be there too.
+// perhapsMore adds that messages after the known ones may be in their queues too.
 func perhapsMore(err error) string {
 	if outcomeOf(err) == "failed" {
 		return ""
@@ -232,7 +226,7 @@ func perhapsMore(err error) string {
 	return ", and perhaps some of the next 64"
 }
 
-// interruption is why something ended: where it was interrupted, that alone.
+// interruption replaces the error of a command that was interrupted.
 func interruption(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -240,10 +234,10 @@ func interruption(ctx context.Context, err error) error {
 	return err
 }
 
-// importFrom is a file or the standard input. The size is 0 if it is not known.
+// importFrom opens a file or the standard input. The size is 0 if it is not known.
 func (c *command) importFrom(ctx context.Context, file string) (io.ReadCloser, int64, error) {
 	if (file == "" || file == "-") && c.Interactive {
-		return nil, 0, usage("there is nothing to import: name a file, or give it on the standard input")
+		return nil, 0, usage("there is nothing to import: name a file, or use the standard input")
 	}
 	in, size, err := c.openSource(ctx, file)
 	if err != nil {
@@ -252,7 +246,7 @@ func (c *command) importFrom(ctx context.Context, file string) (io.ReadCloser, i
 	return in, size, nil
 }
 
-// previewImport reads what would be imported, and talks to no broker.
+// previewImport reads the messages that would be imported, and does not connect to the broker.
 func (c *command) previewImport(ctx context.Context, in io.Reader, of queueLayouts, skip int) error {
 	lines, err := behind(in, skip)
 	if err != nil {
@@ -270,16 +264,16 @@ func (c *command) previewImport(ctx context.Context, in io.Reader, of queueLayou
 	return c.printf("%s would be imported\n", counted(n, "message"))
 }
 
-// behind is all but the first lines that have something on them. Those are made empty, so that errors name the lines of the file.
+// behind skips the first messages. Their lines are replaced by empty ones, so that errors have the line numbers of the file.
 func behind(in io.Reader, skip int) (io.Reader, error) {
 	lines := bufio.NewReader(in)
-	const mark = "\ufeff" // some editors begin a file with it, also one that has nothing on its first line
+	const mark = "\ufeff" // some editors write a byte order mark at the beginning of a file
 	if begin, err := lines.Peek(len(mark)); err == nil && string(begin) == mark {
 		if _, err := lines.Discard(len(mark)); err != nil {
 			return nil, fmt.Errorf("read the import: %w", err)
 		}
 	}
-	var head blankLines
+	head := 0 // lines
 	for skipped := 0; skipped < skip; {
 		blank, err := skipLine(lines)
 		if errors.Is(err, io.EOF) {
@@ -293,10 +287,10 @@ func behind(in io.Reader, skip int) (io.Reader, error) {
 			skipped++
 		}
 	}
-	return io.MultiReader(&head, lines), nil
+	return io.MultiReader(strings.NewReader(strings.Repeat("\n", head)), lines), nil
 }
 
-// skipLine passes over a line, and tells whether there was nothing on it. The error is io.EOF at the end.
+// skipLine skips a line, and returns whether it was empty. The error is io.EOF at the end.
 func skipLine(r *bufio.Reader) (blank bool, err error) {
 	blank = true
 	for {
@@ -316,22 +310,6 @@ func skipLine(r *bufio.Reader) (blank bool, err error) {
 	}
 }
 
-// blankLines is so many lines with nothing on them.
-type blankLines int
-
-func (b *blankLines) Read(p []byte) (int, error) {
-	if *b == 0 {
-		return 0, io.EOF
-	}
-	n := min(len(p), int(*b))
-	for i := range n {
-		p[i] = '\n'
-	}
-	*b -= blankLines(n)
-	return n, nil
-}
-
-// meter counts bytes on their way.
 type meter struct {
 	from   io.Reader
 	n      int64

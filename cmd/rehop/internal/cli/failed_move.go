@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/admin"
 )
 
-// moving is what replay and discard share.
+// moving is the flags that replay and discard share.
 type moving struct {
 	*desk
 	limit  int
@@ -22,16 +22,16 @@ type moving struct {
 func (m *moving) addFlags(flags *pflag.FlagSet) {
 	flags.IntVarP(&m.limit, "limit", "n", 0, "at most this many messages (default all that are there at the start)")
 	flags.Float64Var(&m.rate, "rate", 0, "at most this many messages per second (default no limit)")
-	flags.BoolVar(&m.dryRun, "dry-run", false, "say how many it would be, and do nothing")
+	flags.BoolVar(&m.dryRun, "dry-run", false, "only report how many messages it would be")
 }
 
-// moved is what a replay or discard has done, as JSON.
+// moved is the result of a replay or discard in JSON output.
 type moved struct {
 	Queue  string `json:"queue,omitempty"`
 	Done   int    `json:"done"`
 	Kept   int    `json:"kept"`
 	DryRun bool   `json:"dry_run,omitempty"`
-	// Delayed is how many messages the broker held back, so that they were not seen.
+	// Delayed is how many messages the broker delays, so that they were not seen.
 	Delayed int `json:"delayed,omitempty"`
 }
 
@@ -40,9 +40,9 @@ func (c *command) failedReplay() *cobra.Command {
 	var drop []string
 	cmd := &cobra.Command{
 		Use:   "replay queue",
-		Short: "Take failed messages back to the queue that failed them",
-		Long: `Replay takes messages from the failed queue of a queue back to that queue, and only there, with their counters reset. The broker confirms
-each copy before the original is removed: a replay that is interrupted or killed loses nothing, and can be run again for the rest. If it is killed, up to 256 messages
+		Short: "Return failed messages to their queue",
+		Long: `Replay returns messages from the failed queue of a queue to that queue, and only that queue, with all their attempts. The broker confirms
+each copy before the original is removed: a replay that is interrupted or killed loses nothing, and you can run it again for the rest. If it is killed, up to 256 messages
 are replayed twice.`,
 		Args: needs("queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,7 +54,7 @@ are replayed twice.`,
 	}
 	m.desk = c.newDesk(cmd)
 	m.addFlags(cmd.Flags())
-	cmd.Flags().StringSliceVar(&drop, "drop-header", nil, "replay without the headers of these names; a * at the end of a name stands for anything")
+	cmd.Flags().StringSliceVar(&drop, "drop-header", nil, "remove headers with these names; a * at the end of a name matches anything")
 	return cmd
 }
 
@@ -63,10 +63,10 @@ func (c *command) failedDrop() *cobra.Command {
 	yes := false
 	cmd := &cobra.Command{
 		Use:   "discard queue",
-		Short: "Remove failed messages for good",
-		Long: `Discard removes messages from the failed queue of a queue, for good; failed export keeps a copy. It counts
-them first, and asks before it does it, or needs --yes. It removes no more than it has counted, and
-none that has failed since.`,
+		Short: "Remove failed messages permanently",
+		Long: `Discard removes messages from the failed queue of a queue. They cannot be recovered; use rehop failed export to keep a copy. It counts
+them first and asks, or needs --yes. It removes no more than it has counted, and no message
+that has failed since.`,
 		Args: needs("queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return m.run(cmd.Context(), args[0], "discarded", func(ctx context.Context, a *admin.Admin, o admin.Options) (admin.Progress, error) {
@@ -74,7 +74,7 @@ none that has failed since.`,
 				if err != nil || n.Messages == 0 {
 					return admin.Progress{}, err
 				}
-				if err := c.agree(ctx, yes, fmt.Sprintf("discard %s of %q for good", counted(n.Messages, "failed message"), args[0])); err != nil {
+				if err := c.agree(ctx, yes, fmt.Sprintf("discard %s of %q permanently", counted(n.Messages, "failed message"), args[0])); err != nil {
 					return admin.Progress{}, err
 				}
 				m.limit = n.Messages
@@ -122,7 +122,7 @@ func (m *moving) run(ctx context.Context, queue, verb string, move func(context.
 	return explain(err)
 }
 
-// again says how to take the rest of the messages.
+// again returns how to continue with the rest of the messages.
 func again(limit, done int) string {
 	if limit > done {
 		return fmt.Sprintf("run the command again with --limit %d for the rest", limit-done)
@@ -130,7 +130,7 @@ func again(limit, done int) string {
 	return "run the command again for the rest"
 }
 
-// expected is how many will be taken, as far as can be told.
+// expected is how many messages will be moved, as far as that is known.
 func (m *moving) expected(p admin.Progress) int {
 	if m.limit > 0 {
 		return min(m.limit, p.Total)
@@ -138,7 +138,6 @@ func (m *moving) expected(p admin.Progress) int {
 	return p.Total - p.Kept
 }
 
-// preview says how many would be taken.
 func (m *moving) preview(ctx context.Context, a *admin.Admin, queue, verb string, filter admin.Filter) error {
 	n, err := m.count(ctx, a, queue, filter)
 	if err != nil {
@@ -157,7 +156,7 @@ func (m *moving) report(r moved, verb string) error {
 	return m.printf("%s %d, kept %d\n", verb, r.Done, r.Kept)
 }
 
-// count is how many messages are meant. It reads them all and keeps none.
+// count returns how many messages match. It reads them all and leaves them in the queue.
 func (m *moving) count(ctx context.Context, a *admin.Admin, queue string, filter admin.Filter) (admin.Count, error) {
 	n, err := a.CountFailed(ctx, queue, filter)
 	if m.limit > 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// group is a command that has others below it, and does nothing by itself.
+// group is a command with subcommands.
 func group(use, short, long string, members ...*cobra.Command) *cobra.Command {
 	g := &cobra.Command{
 		Use: use, Short: short, Long: long,
@@ -22,7 +22,7 @@ func group(use, short, long string, members ...*cobra.Command) *cobra.Command {
 	return g
 }
 
-// needs: a command takes exactly these arguments. One in brackets, at the end, may be left out; one with … may be there more than once.
+// needs checks the arguments of a command. One in brackets, at the end, is optional; one with … can be repeated.
 func needs(names ...string) cobra.PositionalArgs {
 	least, most := 0, len(names)
 	for _, name := range names {
@@ -38,7 +38,7 @@ func needs(names ...string) cobra.PositionalArgs {
 		case len(args) < least:
 			return usage("which %s? %s", strings.TrimSuffix(names[len(args)], "…"), cmd.UseLine())
 		case most >= 0 && len(args) > most:
-			return usage("%q is one argument too many: %s", args[most], cmd.UseLine())
+			return usage("unexpected argument %q: %s", args[most], cmd.UseLine())
 		}
 		return nil
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// helpWidth is how long a line of help is at the most, where nothing in it is longer.
+// helpWidth is the longest line of help, unless a word is longer.
 const helpWidth = 90
 
-// fitHelp breaks the lines of all that a command and those below it say of themselves.
+// fitHelp wraps the help of a command and its subcommands.
 func fitHelp(cmd *cobra.Command) {
 	cmd.Long = wrapped(cmd.Long, helpWidth)
 	for _, below := range cmd.Commands() {
@@ -18,12 +18,11 @@ func fitHelp(cmd *cobra.Command) {
 	}
 }
 
-// fitFlags breaks the lines of flags.
 func fitFlags(root *cobra.Command) {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", helpWidth)))
 }
 
-// wrapped is a text whose paragraphs have lines of at most so many columns. Lines that begin with a space stay as they are.
+// wrapped wraps the paragraphs of a text at a width. Lines that begin with a space stay unchanged.
 func wrapped(text string, width int) string {
 	var out strings.Builder
 	column := 0

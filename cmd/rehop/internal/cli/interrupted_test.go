@@ -54,7 +54,7 @@ func TestInterruptedWhileReading(t *testing.T) {
 	}
 }
 
-// What an interrupted command says to be there is there, and nothing else.
+// Exactly the messages that an interrupted command reports are there.
 func TestInterruptedCountIsExact(t *testing.T) {
 	const lines = 300 // more than either command sends at once
 	var publications, exports strings.Builder
@@ -68,7 +68,7 @@ func TestInterruptedCountIsExact(t *testing.T) {
 		queue string
 		told  *regexp.Regexp
 	}{
-		{[]string{"publish", "--lines"}, publications.String(), "mail", regexp.MustCompile(`all is done up to line (\d+); --skip`)},
+		{[]string{"publish", "--lines"}, publications.String(), "mail", regexp.MustCompile(`all lines up to line (\d+) are published; --skip`)},
 		{[]string{"failed", "import"}, exports.String(), "mail.failed", regexp.MustCompile(`(\d+) messages from the first on in their queues; --skip`)},
 	} {
 		url, fail := failing(t)
@@ -163,7 +163,7 @@ func depthOf(t *testing.T, url, queue string) int {
 	return q.Failed
 }
 
-// watched is an output that is looked at as it is written.
+// watched is an output that the test reads while it is written.
 type watched struct {
 	bytes.Buffer
 	look func(all string)
@@ -196,7 +196,7 @@ func mortal(t *testing.T, failed int) (url string, end func()) {
 	return "amqp://guest:guest@" + ln.Addr().String() + "/", end
 }
 
-// Publishing does not go on against a broker that is gone, and says where to go on.
+// Publishing stops when the broker is gone, and reports where to continue.
 func TestPublishLinesStopsWithTheBroker(t *testing.T) {
 	t.Parallel() // it waits for the second batch's time to be up, which must be enough for the first on any machine
 	url, end := mortal(t, 0)
@@ -214,12 +214,12 @@ func TestPublishLinesStopsWithTheBroker(t *testing.T) {
 	if confirmed, all := strings.Count(out.String(), "\"confirmed\""), strings.Count(out.String(), "\n"); confirmed != linesAtOnce || all != 2*linesAtOnce {
 		t.Errorf("got %d lines published, of which %d were confirmed; want that it ends with the second batch", all, confirmed)
 	}
-	if said := errs.String(); code != exitUnreachable || !strings.Contains(said, "all is done up to line 256, but") || !strings.Contains(said, "--skip 256 continues") {
+	if said := errs.String(); code != exitUnreachable || !strings.Contains(said, "all lines up to line 256 are published, except") || !strings.Contains(said, "--skip 256 continues") {
 		t.Errorf("got code %d and %q; want %d, and that 256 lines are done", code, said, exitUnreachable)
 	}
 }
 
-// A replay that loses its connection says that it can be run again.
+// A replay that loses its connection reports that it can be run again.
 func TestReplayLosesTheBroker(t *testing.T) {
 	url, end := mortal(t, 5)
 	s, _, errs := program(nil, url)

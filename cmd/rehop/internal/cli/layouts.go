@@ -1,41 +1,62 @@
 package cli
 
 import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
-// layoutChoice is which layout the queues have: one by its name, with its usual settings, or what a file says of the queue.
+// layoutChoice is the flags for the layout of queues: its name, with its default settings, or a file with flows.
 type layoutChoice struct {
 	name, file string
 }
 
-var layoutNames = []string{"native", "pubsub", "dlx", "tiers", "sneakers", "envelope"}
-
-func (l *layoutChoice) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&l.name, "layout", "", "layout of the queues, with its usual settings: "+strings.Join(layoutNames, ", ")+" (default native)")
-	flags.StringVar(&l.file, "config", "", "file (rehop.yaml) that says which layouts the queues have, and where the broker is")
+// layoutsByName are the layouts with their default settings.
+var layoutsByName = map[string]layout.Layout{
+	"native": layout.Native{}, "pubsub": layout.PubSub{}, "dlx": layout.DLX{}, "tiers": layout.Tiers{}, "sneakers": layout.Sneakers{}, "envelope": layout.Envelope{},
 }
 
-// queueLayouts are the layouts of queues.
+func layoutNames() string { return strings.Join(slices.Sorted(maps.Keys(layoutsByName)), ", ") }
+
+func (l *layoutChoice) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&l.name, "layout", "", "layout of the queues, with its default settings: "+layoutNames()+" (default native)")
+	flags.StringVar(&l.file, "config", "", "file (rehop.yaml) with the layouts of the queues and the broker's address")
+}
+
 type queueLayouts struct {
-	usual   layout.Layout            // of queues that have none by name; nil: admin knows a default
+	usual   layout.Layout            // of queues that are not in byQueue; nil: the default of admin
 	byQueue map[string]layout.Layout // by name
 }
 
-// layoutsOf are the layouts of all queues. Each of the queues that are named here has to have a flow if a file says which layouts there are.
+// openQueues connects to the broker for queues with these layouts.
+func (c *command) openQueues(ctx context.Context, l layoutChoice, queues ...string) (*admin.Admin, error) {
+	of, err := c.layoutsOf(l, queues...)
+	if err != nil {
+		return nil, err
+	}
+	return c.openAdmin(ctx, of)
+}
+
+// layoutsOf returns the layouts of all queues. If they come from a file, each of these queues must have a flow there.
 func (c *command) layoutsOf(l layoutChoice, queues ...string) (queueLayouts, error) {
 	if l.file == "" {
-		of, err := named(l.name)
-		return queueLayouts{usual: of}, err
+		of, ok := layoutsByName[cmp.Or(l.name, "native")]
+		if !ok {
+			return queueLayouts{}, usage("--layout %s: the layouts are %s", l.name, layoutNames())
+		}
+		return queueLayouts{usual: of}, nil
 	}
 	if l.name != "" {
-		return queueLayouts{}, usage("--layout and --config say the same; give one of them")
+		return queueLayouts{}, usage("--layout and --config both set the layout; use one of them")
 	}
 	file, err := config.Load(l.file)
 	if err != nil {
@@ -51,7 +72,7 @@ func (c *command) layoutsOf(l layoutChoice, queues ...string) (queueLayouts, err
 	return all, nil
 }
 
-// flowLayouts are the layouts of the queues that the flows of a file consume.
+// flowLayouts returns the layouts of the queues that the flows of a file consume.
 func flowLayouts(file *config.File) queueLayouts {
 	all := queueLayouts{byQueue: make(map[string]layout.Layout, len(file.Flows))}
 	for _, flow := range file.Flows {
@@ -64,7 +85,7 @@ func flowLayouts(file *config.File) queueLayouts {
 	return all
 }
 
-// know reports whether a queue is one of the flows', one that all of them use, or one that all queues of a layout share for failed messages.
+// know reports whether a queue belongs to a flow, is shared by all flows, or is the failed queue of all queues of a layout.
 func (q queueLayouts) know(queue string) bool {
 	if _, has := q.byQueue[queue]; has || queue == layouts.OrphansQueue || queue == layouts.UnroutedQueue || layouts.IsRecoveredQueue(queue) {
 		return true
@@ -75,22 +96,4 @@ func (q queueLayouts) know(queue string) bool {
 		}
 	}
 	return false
-}
-
-func named(name string) (layout.Layout, error) {
-	switch name {
-	case "", "native":
-		return layout.Native{}, nil
-	case "pubsub":
-		return layout.PubSub{}, nil
-	case "dlx":
-		return layout.DLX{}, nil
-	case "tiers":
-		return layout.Tiers{}, nil
-	case "sneakers":
-		return layout.Sneakers{}, nil
-	case "envelope":
-		return layout.Envelope{}, nil
-	}
-	return nil, usage("--layout %s: the layouts are %s", name, strings.Join(layoutNames, ", "))
 }

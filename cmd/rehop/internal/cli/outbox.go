@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -19,8 +20,8 @@ import (
 
 const envDatabase = "REHOP_DATABASE"
 
-// store is the database that an outbox is in, and the names of its tables. The URL holds a password, so what was given never becomes the
-// default of the flag.
+// store is the database of an outbox, and the names of its tables. The URL can have a password, so it is never the default of the flag,
+// which help would show.
 type store struct {
 	*command
 	url    string
@@ -40,12 +41,7 @@ func addRequireDurable(flags *pflag.FlagSet, required *bool) {
 }
 
 // given is the URL of the database. Empty: none is given.
-func (s *store) given() string {
-	if s.url != "" {
-		return s.url
-	}
-	return s.env(envDatabase, "")
-}
+func (s *store) given() string { return cmp.Or(s.url, s.env(envDatabase)) }
 
 func (s *store) source() (database.Source, error) {
 	given := s.given()
@@ -59,7 +55,7 @@ func (s *store) source() (database.Source, error) {
 	return source, s.checkNames(source.Dialect)
 }
 
-// checkNames reports names of tables that the database could not have.
+// checkNames returns an error for names of tables that the database cannot have.
 func (s *store) checkNames(d dialect.Dialect) error {
 	if err := s.tables.Check(d); err != nil {
 		return usage("%w", err)
@@ -67,14 +63,17 @@ func (s *store) checkNames(d dialect.Dialect) error {
 	return nil
 }
 
-// open connects to the database.
-func (s *store) open(ctx context.Context) (*sql.DB, database.Source, error) {
+// use connects to the database, calls work, and closes the connections.
+func (s *store) use(ctx context.Context, work func(*sql.DB, database.Source) error) error {
 	source, err := s.source()
 	if err != nil {
-		return nil, source, err
+		return err
 	}
 	db, err := s.openDatabase(ctx, source)
-	return db, source, err
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(db, source), db.Close())
 }
 
 func (s *store) openDatabase(ctx context.Context, source database.Source) (*sql.DB, error) {
@@ -82,7 +81,7 @@ func (s *store) openDatabase(ctx context.Context, source database.Source) (*sql.
 	if err != nil {
 		return nil, usage("--database: %w", err)
 	}
-	limited, cancel := context.WithTimeout(ctx, s.reach.patience)
+	limited, cancel := context.WithTimeout(ctx, s.reach.connectTimeout)
 	defer cancel()
 	if err := db.PingContext(limited); err != nil {
 		err = fmt.Errorf("connect to %s: %w", source, errors.Join(err, db.Close()))
@@ -102,7 +101,7 @@ func (s *store) inspector(db *sql.DB, d dialect.Dialect) outbox.Inspector {
 	return outbox.Inspector{DB: db, Dialect: d, Tables: s.tables}
 }
 
-// version is the version of the tables, which must be there.
+// version returns the version of the tables, which must exist.
 func (s *store) version(ctx context.Context, db *sql.DB, source database.Source) (int, error) {
 	version, err := s.migration(source.Dialect).Version(ctx, db)
 	if err == nil && version == 0 {
@@ -111,7 +110,7 @@ func (s *store) version(ctx context.Context, db *sql.DB, source database.Source)
 	return version, err
 }
 
-// requireTables checks that the tables are there, and new enough for this program.
+// requireTables checks that the tables exist, and are new enough for this program.
 func (s *store) requireTables(ctx context.Context, db *sql.DB, source database.Source) error {
 	version, err := s.version(ctx, db, source)
 	if newest := source.Dialect.Newest(); err == nil && version < newest {
@@ -126,7 +125,7 @@ func (c *command) outbox() *cobra.Command {
 		c.outboxStatus(), c.outboxList(), c.outboxRetry(), c.outboxDrop(), c.outboxRelay(), c.outboxMigrate())
 }
 
-// backlog is how much is in an outbox, as JSON.
+// backlog is the number of messages in an outbox in JSON output.
 type backlog struct {
 	Version  int     `json:"version"` // of the tables
 	Newest   int     `json:"newest_version"`
@@ -148,11 +147,7 @@ func (c *command) outboxStatus() *cobra.Command {
 set aside until you retry or discard them, and kept after they were published. It counts up to %d of each and shows more as %s.`, outbox.MaxCounted, cappedCount(outbox.MaxCounted)),
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			db, source, err := s.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return errors.Join(s.status(cmd.Context(), db, source), db.Close())
+			return s.use(cmd.Context(), func(db *sql.DB, source database.Source) error { return s.status(cmd.Context(), db, source) })
 		},
 	}
 	s = c.newStore(cmd.Flags())
@@ -207,31 +202,27 @@ func (c *command) outboxMigrate() *cobra.Command {
 		Short: "Create the tables of the outbox and the inbox, or bring them to the newest version",
 		Long: `Migrate brings rehop's tables in a database to the newest version. Several programs can run it at the same time.
 
-It logs a warning if the server's settings let a crash lose what was committed; with --require-durable it reports them as an error and changes nothing.
+It logs a warning if the server's settings let a crash lose committed transactions. With --require-durable it reports an error instead, and changes nothing.
 
 With --print it prints the SQL instead, for use with your own migration tool. It then needs no database if --dialect is given.`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case onPaper && durable:
-				return usage("--require-durable does not go with --print, which reads no settings of a database")
+				return usage("--require-durable cannot be used with --print, which reads no settings of a database")
 			case onPaper:
 				return s.printSQL(of, after)
 			case of != "" || cmd.Flags().Changed("after"):
-				return usage("--dialect and --after go with --print")
+				return usage("--dialect and --after need --print")
 			}
-			db, source, err := s.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return errors.Join(s.migrate(cmd.Context(), db, source, durable), db.Close())
+			return s.use(cmd.Context(), func(db *sql.DB, source database.Source) error { return s.migrate(cmd.Context(), db, source, durable) })
 		},
 	}
 	s = c.newStore(cmd.Flags())
 	addRequireDurable(cmd.Flags(), &durable)
-	cmd.Flags().BoolVar(&onPaper, "print", false, "print the SQL, and do nothing")
+	cmd.Flags().BoolVar(&onPaper, "print", false, "print the SQL, and change nothing")
 	cmd.Flags().StringVar(&of, "dialect", "", "with --print: postgres, mysql or sqlite (default that of the database)")
-	cmd.Flags().IntVar(&after, "after", 0, "with --print: the version that the tables have; 0 is none")
+	cmd.Flags().IntVar(&after, "after", 0, "with --print: the current version of the tables; 0 means that there are none")
 	return cmd
 }
 
@@ -245,7 +236,7 @@ func (s *store) printSQL(of string, after int) error {
 		d = source.Dialect
 	}
 	if err := d.Check(); err != nil {
-		return usage("--dialect %s: there are postgres, mysql and sqlite", of)
+		return usage("--dialect %s: the dialects are postgres, mysql and sqlite", of)
 	}
 	if err := s.checkNames(d); err != nil {
 		return err
@@ -260,7 +251,7 @@ func (s *store) printSQL(of string, after int) error {
 	return s.printf("%s", text)
 }
 
-// migrated is what a migration of the tables has done, as JSON.
+// migrated is the result of a migration in JSON output.
 type migrated struct {
 	From int `json:"from"`
 	To   int `json:"to"`
@@ -284,7 +275,7 @@ func (s *store) migrate(ctx context.Context, db *sql.DB, source database.Source,
 	case s.json:
 		return s.printJSON(migrated{from, to})
 	case from == to:
-		return s.printf("the tables have version %d already\n", to)
+		return s.printf("the tables already have version %d\n", to)
 	}
-	return s.printf("the tables have version %d now\n", to)
+	return s.printf("the tables now have version %d\n", to)
 }

@@ -2,18 +2,19 @@ package cli
 
 import (
 	"context"
-	"errors"
+	"database/sql"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rehop/rehop/cmd/rehop/internal/database"
 	"github.com/rehop/rehop/internal/headerjson"
 	"github.com/rehop/rehop/outbox"
 )
 
-// entry is a message of an outbox, as JSON.
+// entry is a message of an outbox in JSON output.
 type entry struct {
 	Row      string         `json:"row"` // as outbox.ParseRowID reads it
 	State    string         `json:"state"`
@@ -39,9 +40,9 @@ func (c *command) outboxList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List messages in the outbox",
-		Long: `Ls lists messages in the outbox in the order of their rows: those that were set aside because the broker cannot take them, or those in another state.
+		Long: `Ls lists messages in the outbox in the order of their rows: those that were set aside because they cannot be published, or those in another state.
 
-A row is a number, a hyphen and a random hexadecimal number, as in 12-3fa91c. The number alone does not name a message: after a failover or a restore the database
+A row is a number, a hyphen and a random hexadecimal number, as in 12-3fa91c. The number alone does not identify a message: after a failover or a restore the database
 may give it to another one.`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -73,7 +74,7 @@ may give it to another one.`,
 	return cmd
 }
 
-// rowAfter reads the row behind which a list begins. Its number is enough: a list changes nothing.
+// rowAfter reads the row after which a list begins. Its number is enough: a list changes nothing.
 func rowAfter(text string) (outbox.RowID, error) {
 	if text == "" {
 		return outbox.RowID{}, nil
@@ -88,7 +89,6 @@ func rowAfter(text string) (outbox.RowID, error) {
 	return row, nil
 }
 
-// rowsOf reads the rows of messages that are to be changed.
 func rowsOf(args []string) ([]outbox.RowID, error) {
 	rows := make([]outbox.RowID, len(args))
 	for i, arg := range args {
@@ -105,16 +105,13 @@ func rowsOf(args []string) ([]outbox.RowID, error) {
 	return rows, nil
 }
 
-// inspect opens the outbox for a moment.
 func (s *store) inspect(ctx context.Context, use func(context.Context, outbox.Inspector) error) error {
-	db, source, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	if err = s.requireTables(ctx, db, source); err == nil {
-		err = use(ctx, s.inspector(db, source.Dialect))
-	}
-	return errors.Join(err, db.Close())
+	return s.use(ctx, func(db *sql.DB, source database.Source) error {
+		if err := s.requireTables(ctx, db, source); err != nil {
+			return err
+		}
+		return use(ctx, s.inspector(db, source.Dialect))
+	})
 }
 
 func (s *store) printEntries(entries []outbox.Entry) error {
@@ -143,7 +140,7 @@ func (c *command) outboxRetry() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry row…",
 		Short: "Publish messages again that were set aside or kept",
-		Long:  `Retry has the relay publish messages that were set aside, or once more those that were kept. Give the rows as rehop outbox ls prints them.`,
+		Long:  `Retry makes the relay publish messages that were set aside, or publish kept messages again. Give the rows as rehop outbox ls prints them.`,
 		Args:  needs("row…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.changeRows(cmd.Context(), args, "retried", func(ctx context.Context, i outbox.Inspector, rows []outbox.RowID) (int, error) {
@@ -167,7 +164,7 @@ func (c *command) outboxDrop() *cobra.Command {
 		Args:  needs("row…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.changeRows(cmd.Context(), args, "discarded", func(ctx context.Context, i outbox.Inspector, rows []outbox.RowID) (int, error) {
-				if err := c.agree(ctx, yes, fmt.Sprintf("delete %s from the outbox for good", counted(len(rows), "message"))); err != nil {
+				if err := c.agree(ctx, yes, fmt.Sprintf("delete %s from the outbox permanently", counted(len(rows), "message"))); err != nil {
 					return 0, err
 				}
 				return i.Discard(ctx, rows...)
@@ -179,7 +176,7 @@ func (c *command) outboxDrop() *cobra.Command {
 	return cmd
 }
 
-// changeRows changes messages by their rows, and prints how many of them there were.
+// changeRows changes messages by their rows, and prints how many it changed.
 func (s *store) changeRows(ctx context.Context, args []string, verb string, do func(context.Context, outbox.Inspector, []outbox.RowID) (int, error)) error {
 	rows, err := rowsOf(args)
 	if err != nil {
@@ -194,7 +191,7 @@ func (s *store) changeRows(ctx context.Context, args []string, verb string, do f
 			return err
 		}
 		if n < len(rows) {
-			return fmt.Errorf("%d of %s not there, or not in a state that allows it", len(rows)-n, counted(len(rows), "row"))
+			return fmt.Errorf("%d of %s not changed: no such row, or not in a state that allows it", len(rows)-n, counted(len(rows), "row"))
 		}
 		return nil
 	})

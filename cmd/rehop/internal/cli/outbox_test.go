@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/outbox"
 )
 
-// A count that has reached the limit says that there may be more.
+// A count that has reached the limit shows that there may be more.
 func TestBacklogCapped(t *testing.T) {
 	const most = outbox.MaxCounted
 	for _, tt := range []struct {

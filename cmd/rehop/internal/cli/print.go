@@ -13,10 +13,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// none: a command takes no arguments.
 func none(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usage("%s takes no arguments, and was given %q", cmd.CommandPath(), args[0])
+		return usage("%s takes no arguments, but was given %q", cmd.CommandPath(), args[0])
 	}
 	return nil
 }
@@ -26,7 +25,6 @@ func (c *command) printf(format string, args ...any) error {
 	return err
 }
 
-// printJSON prints a value for programs, on lines of its own.
 func (c *command) printJSON(value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -35,7 +33,6 @@ func (c *command) printJSON(value any) error {
 	return c.printf("%s\n", harmless(text))
 }
 
-// printLine prints a value for programs on one line, for those of which there are many.
 func (c *command) printLine(value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -44,7 +41,7 @@ func (c *command) printLine(value any) error {
 	return c.printf("%s\n", harmless(text))
 }
 
-// harmless is JSON that says the same without what a terminal would obey. JSON itself escapes only a part of that; outside of its texts there is none.
+// harmless escapes control characters in JSON that a terminal would obey. encoding/json escapes only some of them.
 func harmless(text []byte) []byte {
 	if !bytes.ContainsFunc(text, obeyed) {
 		return text
@@ -60,25 +57,36 @@ func harmless(text []byte) []byte {
 	return out.Bytes()
 }
 
-// obeyed reports whether a terminal may take a character as an order, to move the cursor or to turn the direction of a text.
+// obeyed reports whether a character can control a terminal, for example move the cursor or change the direction of text.
 func obeyed(r rune) bool {
 	return r == 0x7f || r >= 0x80 && r < 0xa0 || r >= 0x200e && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
-// notice tells a person what is not a command's result.
+// notice prints a message that is not the result of a command to the error stream.
 func (c *command) notice(format string, args ...any) {
 	fmt.Fprintln(c.Err, "rehop: "+plain(redacted(fmt.Sprintf(format, args...))))
 }
 
-// login is user and password in a URL. A password with an @ in it is written so by mistake, and is one all the same.
+// login matches user and password in a URL, also if the password has an unescaped @.
 var login = regexp.MustCompile(`://[^\s"/?#@]*:[^\s"]*@`)
 
-// redacted is a text without passwords: what somebody has typed in a wrong place is quoted in errors.
+// redacted is a text without passwords. Errors quote what was typed in the wrong place.
 func redacted(text string) string { return login.ReplaceAllString(text, "://***@") }
 
-// printTable prints rows below a heading. What others have written is made harmless.
+// printTable prints rows below a heading, without control characters.
 func (c *command) printTable(heading []string, rows [][]string) error {
 	return c.printTableWith(heading, rows, nil)
+}
+
+// printSection prints an empty line and a table, unless there are no rows.
+func (c *command) printSection(heading []string, rows [][]string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := c.printf("\n"); err != nil {
+		return err
+	}
+	return c.printTable(heading, rows)
 }
 
 // printTableWith prints a table in which each row is followed by a line below it.
@@ -95,27 +103,23 @@ func (c *command) printTableWith(heading []string, rows [][]string, below func(r
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	var out strings.Builder
 	row := -1 // the heading
 	for line := range strings.Lines(text.String()) {
-		if err := c.printf("%s\n", strings.TrimRight(line, " \n")); err != nil {
-			return err
-		}
+		out.WriteString(strings.TrimRight(line, " \n") + "\n")
 		if below != nil && row >= 0 {
-			if err := c.printf("%s\n", below(row)); err != nil {
-				return err
-			}
+			out.WriteString(below(row) + "\n")
 		}
 		row++
 	}
-	return nil
+	return c.printf("%s", out.String())
 }
 
-// logger writes what no command can return to the error stream.
 func (c *command) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// plain is a text on one line, without what a terminal would obey: bodies, headers and errors are written by anybody.
+// plain is a text on one line, without control characters: bodies, headers and errors can contain anything.
 func plain(text string) string {
 	var out strings.Builder
 	for _, r := range text {
@@ -131,7 +135,7 @@ func plain(text string) string {
 	return out.String()
 }
 
-// faint, bold and red are texts as a terminal shows them, where colours may be used.
+// faint, bold and red format a text if colours can be used.
 func (c *command) faint(text string) string { return c.coded("2", text) }
 func (c *command) bold(text string) string  { return c.coded("1", text) }
 func (c *command) red(text string) string   { return c.coded("31", text) }

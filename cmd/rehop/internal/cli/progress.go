@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// progress shows how far a command is, on a terminal alone.
+// progress shows the progress of a command on a terminal.
 type progress struct {
 	*command
 	verb  string
@@ -14,12 +14,12 @@ type progress struct {
 	shown bool
 }
 
-// progressOf is for something that is done to many messages, as in: replayed.
+// progressOf returns the progress of something that is done to many messages, as in: replayed.
 func (c *command) progressOf(verb string) *progress { return &progress{command: c, verb: verb} }
 
 const drawEvery = 100 * time.Millisecond
 
-// show draws the bar anew. A total of 0 is not known.
+// show draws the bar. A total of 0 is unknown.
 func (p *progress) show(done, total int64) {
 	if p.Width == 0 || p.json || time.Since(p.drawn) < drawEvery {
 		return
@@ -28,7 +28,6 @@ func (p *progress) show(done, total int64) {
 	fmt.Fprint(p.Out, "\r"+bar(p.verb, done, total, p.Width)+"\x1b[K")
 }
 
-// end takes the bar away.
 func (p *progress) end() {
 	if p.shown {
 		p.shown = false

@@ -16,7 +16,6 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// publishing is a run of publish.
 type publishing struct {
 	*command
 	message rehop.Message
@@ -33,22 +32,22 @@ func (c *command) publish() *cobra.Command {
 	p := &publishing{command: c}
 	cmd := &cobra.Command{
 		Use:   "publish [body]",
-		Short: "Publish messages, and wait until the broker has them",
-		Long: `Publish sends a message and waits until the broker has confirmed that it is in a queue. Its body
-is the argument, a file (--file), or what comes on the standard input.
+		Short: "Publish messages and wait for the broker's confirms",
+		Long: `Publish sends a message and waits until the broker has confirmed that it is in a queue. The body is
+the argument, a file (--file), or the standard input.
 
-With --lines it publishes many: each line of the file or of the standard input is a message in
-JSON, with the members exchange, key, headers, body (text, or JSON that is sent as such) or
+With --lines it publishes many messages: each line of the file or of the standard input is a message
+in JSON, with the members exchange, key, headers, body (text, or JSON that is sent unchanged) or
 body_base64, id, content_type, content_encoding, transient, priority, expiration, timestamp,
-correlation_id, reply_to, type, app_id and delay. The flags say what a line leaves out. What tail
---json prints can be published.
+correlation_id, reply_to, type, app_id and delay. Flags are the defaults of members that a line does
+not have. The output of rehop tail --json can be published.
 
-It ends with 0 if all were confirmed, and with 1 if any was not; it then says which, and why. With
---lines it goes on after a message that has no queue or is refused. When the broker is gone, blocks
-publishers or does not answer, it stops, and says with which --skip to go on. At ^C it finishes what
-is under way, up to 256 lines, so that the number it then says is exact. When it is killed nobody
-says it, and of the last 256 lines any may be published. A line without an id gets a new one each
-time it is published: give ids where a consumer has to tell a repetition.`,
+The exit code is 0 if all messages were confirmed, and 1 if any was not; then it prints which, and
+why. With --lines it continues after a message that is unroutable or refused. If the broker is gone,
+blocks publishers or does not answer, it stops, and prints the --skip with which to continue. At ^C it
+finishes the lines that it is publishing, up to 256, so the number that it prints is exact. If it is
+killed, any of the last 256 lines may be published. A line without an id gets a new one each time it
+is published: set ids if consumers must recognize copies.`,
 		Example: `  rehop publish --exchange order --key order.created '{"id": 1}'
   rehop publish --key order-summary --file order.json     # to a queue, by its name
   rehop publish --exchange order --lines < orders.jsonl`,
@@ -61,22 +60,22 @@ time it is published: give ids where a consumer has to tell a repetition.`,
 
 func (p *publishing) addFlags(flags *pflag.FlagSet) {
 	m := &p.message
-	flags.StringVarP(&m.Exchange, "exchange", "e", "", "exchange to publish to (default the one that leads to the queue which the key names)")
+	flags.StringVarP(&m.Exchange, "exchange", "e", "", "exchange to publish to (default the default exchange, where the key is the name of a queue)")
 	flags.StringVarP(&m.Key, "key", "k", "", "routing key")
 	flags.StringArrayVarP(&p.headers, "header", "H", nil, "header, as name=text, name:=5, name:=true or name:=1.5; may be given more than once")
 	flags.StringVar(&m.ID, "id", "", "id of the message (default a new one)")
 	flags.StringVar(&m.ContentType, "content-type", "", "content type of the body")
 	flags.StringVar(&m.ContentEncoding, "content-encoding", "", "content encoding of the body")
-	flags.BoolVar(&m.Transient, "transient", false, "the message need not survive a restart of the broker")
+	flags.BoolVar(&m.Transient, "transient", false, "publish a message that need not survive a restart of the broker")
 	flags.Uint8Var(&m.Priority, "priority", 0, "priority")
-	flags.DurationVar(&m.Expiration, "expiration", 0, "how long it may stay in a queue (default without limit)")
+	flags.DurationVar(&m.Expiration, "expiration", 0, "how long the message may stay in a queue (default no limit)")
 	flags.StringVar(&m.CorrelationID, "correlation-id", "", "correlation id")
-	flags.StringVar(&m.ReplyTo, "reply-to", "", "queue for answers")
+	flags.StringVar(&m.ReplyTo, "reply-to", "", "queue for replies")
 	flags.StringVar(&m.Type, "type", "", "type of the message")
 	flags.StringVar(&m.AppID, "app-id", "", "id of the application")
-	flags.DurationVar(&m.Delay, "delay", 0, "keep it on the broker for this long before it is routed; with --exchange this needs --declare")
+	flags.DurationVar(&m.Delay, "delay", 0, "delay the message on the broker for this long before it is routed; with --exchange this needs --declare")
 	flags.StringVar(&p.declare, "declare", "", "declare the exchange first, of this type: topic, direct, fanout or headers")
-	flags.BoolVar(&p.keep, "keep-unrouted", false, "have the broker keep what no queue is bound for in rehop.unrouted; needs an exchange that rehop declares")
+	flags.BoolVar(&p.keep, "keep-unroutable", false, "keep an unroutable message in the queue rehop.unrouted; needs an exchange that rehop declares")
 	flags.StringVarP(&p.file, "file", "f", "", "file with the body, or with the lines; - is the standard input")
 	flags.BoolVar(&p.lines, "lines", false, "publish a message for each line of JSON")
 	flags.IntVar(&p.skip, "skip", 0, "with --lines: skip this many lines at the beginning")
@@ -108,19 +107,18 @@ func (p *publishing) run(ctx context.Context, args []string) error {
 	return p.publishOne(ctx, config)
 }
 
-// check finds flags that do not go together, and reads the headers.
 func (p *publishing) check(args []string) error {
 	switch {
 	case len(args) > 0 && p.file != "":
-		return usage("the body is given twice: as an argument and with --file")
+		return usage("the body is given twice, as an argument and with --file")
 	case len(args) > 0 && p.lines:
-		return usage("--lines reads a file or the standard input, and was given %q as well", args[0])
+		return usage("--lines reads a file or the standard input; remove the argument %q", args[0])
 	case p.message.ID != "" && p.lines:
-		return usage("--id is for one message, and --lines for many")
+		return usage("--id cannot be used with --lines: each line has its own id")
 	case p.skip < 0:
 		return usage("--skip %d must not be negative", p.skip)
 	case p.skip > 0 && !p.lines:
-		return usage("--skip goes with --lines")
+		return usage("--skip needs --lines")
 	case p.timeout <= 0:
 		return usage("--timeout %v must be positive", p.timeout)
 	case p.message.Delay < 0 || p.message.Expiration < 0:
@@ -128,22 +126,21 @@ func (p *publishing) check(args []string) error {
 	case p.declare != "" && p.message.Exchange == "":
 		return usage("--declare needs --exchange")
 	case p.message.Delay > 0 && p.message.Exchange != "" && p.declare == "":
-		return usage("--delay with --exchange needs --declare: the exchange must be one that keeps what no queue is bound for by then")
+		return usage("--delay with --exchange needs --declare: the exchange must keep messages that are unroutable when the delay is over")
 	case !p.lines && p.message.Exchange == "" && p.message.Key == "":
-		return usage("nothing says where to publish to: give --exchange, or with --key the name of a queue")
+		return usage("no destination: set --exchange, or --key to the name of a queue")
 	}
 	headers, err := headersOf(p.headers)
 	p.message.Headers = headers
 	return err
 }
 
-// source is where the body or the lines come from.
 func (p *publishing) source(ctx context.Context, args []string) (io.ReadCloser, error) {
 	switch {
 	case len(args) > 0:
 		return io.NopCloser(strings.NewReader(args[0])), nil
 	case p.file == "" && p.Interactive:
-		return nil, usage("there is no body: give it as an argument, with --file, or on the standard input")
+		return nil, usage("there is no body: use an argument, --file, or the standard input")
 	}
 	in, _, err := p.openSource(ctx, p.file)
 	if err != nil {
@@ -157,21 +154,19 @@ func (p *publishing) config() (rehop.Config, error) {
 	if err != nil {
 		return config, err
 	}
-	if p.keep {
-		config.KeepUnroutable = true
-	}
+	config.KeepUnroutable = p.keep
 	if p.declare != "" {
 		switch p.declare {
 		case "topic", "direct", "fanout", "headers":
 			config.Exchanges = []rehop.Exchange{{Name: p.message.Exchange, Type: p.declare}}
 		default:
-			return config, usage("--declare %s: the kinds are topic, direct, fanout and headers", p.declare)
+			return config, usage("--declare %s: the types are topic, direct, fanout and headers", p.declare)
 		}
 	}
 	return config, nil
 }
 
-// headersOf reads headers: name=text, and name:=value for numbers and truth values.
+// headersOf reads headers: name=text, and name:=value for numbers and booleans.
 func headersOf(texts []string) (map[string]any, error) {
 	headers := make(map[string]any, len(texts))
 	for _, text := range texts {
@@ -182,7 +177,7 @@ func headersOf(texts []string) (map[string]any, error) {
 			return nil, usage("--header %q must be like name=text, or name:=value for a number, true or false", text)
 		}
 		if strings.HasPrefix(name, "rehop-") {
-			return nil, usage("--header %q: names that begin with rehop- belong to rehop", text)
+			return nil, usage("--header %q: names that begin with rehop- are reserved", text)
 		}
 		if !typed {
 			headers[name] = value
@@ -207,10 +202,10 @@ func typedHeader(text string) (any, error) {
 	if text == "true" || text == "false" {
 		return text == "true", nil
 	}
-	return nil, fmt.Errorf("%q is neither a number nor true or false; a text is written name=text", text)
+	return nil, fmt.Errorf("%q is neither a number nor true or false; for text, write name=text", text)
 }
 
-// published says what became of a message, for programs.
+// published is the outcome of a message in JSON output.
 type published struct {
 	Line    int    `json:"line,omitempty"`
 	ID      string `json:"id"`
@@ -218,7 +213,6 @@ type published struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// outcomeOf names what Publish has returned.
 func outcomeOf(err error) string {
 	for _, o := range []struct {
 		err  error
@@ -266,7 +260,6 @@ func (p *publishing) publishOne(ctx context.Context, config rehop.Config) error 
 	return errors.Join(publishCode(err), p.close(client))
 }
 
-// publishCode gives an error of Publish its exit code.
 func publishCode(err error) error {
 	switch {
 	case errors.Is(err, rehop.ErrDisconnected):

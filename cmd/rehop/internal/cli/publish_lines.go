@@ -22,11 +22,10 @@ const (
 	bytesAtOnce = 16 << 20
 	longestLine = admin.MaxLine
 	faultsShown = 10
-	// interruptGrace is how long an interruption waits for the broker's answer to what is under way.
+	// interruptGrace is how long an interruption waits for the broker's confirms.
 	interruptGrace = 5 * time.Second
 )
 
-// lineBatch is messages that are published together.
 type lineBatch struct {
 	messages []rehop.Message
 	lines    []int
@@ -35,15 +34,14 @@ type lineBatch struct {
 
 func (b *lineBatch) full() bool { return len(b.messages) == linesAtOnce || b.bytes >= bytesAtOnce }
 
-// tally is what has become of the lines so far.
 type tally struct {
 	confirmed, failed int
-	first             error // that was not confirmed
-	broken            error // what makes it pointless to go on
-	settled           int   // the line up to which it is known what became of each
+	first             error // of a message that was not confirmed
+	broken            error // why it is pointless to continue
+	settled           int   // the line up to which all outcomes are known
 }
 
-// publishLines publishes a message for each line. A line that cannot be read ends it; those before are published.
+// publishLines publishes a message for each line. It stops at a line that cannot be read; those before it are published.
 func (p *publishing) publishLines(ctx context.Context, in io.Reader, config rehop.Config) error {
 	client, err := p.connect(ctx, config)
 	if err != nil {
@@ -61,7 +59,7 @@ func (p *publishing) publishLines(ctx context.Context, in io.Reader, config reho
 		err = errors.Join(err, p.printf("confirmed %d, not confirmed %d\n", t.confirmed, t.failed))
 	}
 	if err != nil {
-		p.goOn(t)
+		p.continueAfter(t)
 	}
 	if err == nil && t.failed > 0 {
 		err = publishCode(fmt.Errorf("%d of %d messages were not confirmed; the first: %w", t.failed, t.confirmed+t.failed, t.first))
@@ -69,23 +67,21 @@ func (p *publishing) publishLines(ctx context.Context, in io.Reader, config reho
 	return errors.Join(err, p.close(client))
 }
 
-// goOn says where to go on.
-func (p *publishing) goOn(t *tally) {
+func (p *publishing) continueAfter(t *tally) {
 	but, perhaps := "", ""
 	if t.failed > 0 {
-		but = ", but for what is said to be not confirmed"
+		but = ", except for messages that are reported as not confirmed"
 	}
 	if errors.Is(t.broken, rehop.ErrUnknown) {
-		perhaps = fmt.Sprintf("; of the next %d lines some may be published too", linesAtOnce)
+		perhaps = fmt.Sprintf("; some of the next %d lines may be published too", linesAtOnce)
 	}
 	if t.settled == 0 {
-		p.notice("no line is done%s; it begins anew without --skip", perhaps)
+		p.notice("no line is published%s; start again without --skip", perhaps)
 		return
 	}
-	p.notice("all is done up to line %d%s%s; --skip %d continues after it", t.settled, but, perhaps, t.settled)
+	p.notice("all lines up to line %d are published%s%s; --skip %d continues after it", t.settled, but, perhaps, t.settled)
 }
 
-// eachBatch reads lines, and has them published in batches.
 func (p *publishing) eachBatch(ctx context.Context, in io.Reader, publish func(*lineBatch) error) error {
 	scanner := bufio.NewScanner(in)
 	scanner.Buffer(make([]byte, 64<<10), longestLine)
@@ -93,7 +89,7 @@ func (p *publishing) eachBatch(ctx context.Context, in io.Reader, publish func(*
 	line := 0
 	for scanner.Scan() {
 		if ctx.Err() != nil {
-			break // what was read of this line is perhaps not all of it
+			break // the line may be incomplete
 		}
 		if line++; line <= p.skip || len(bytes.TrimSpace(scanner.Bytes())) == 0 {
 			continue
@@ -120,8 +116,8 @@ func (p *publishing) eachBatch(ctx context.Context, in io.Reader, publish func(*
 	return err
 }
 
-// publishBatch publishes a batch and says what became of it. An interruption waits for that: what is under way cannot be called back. The error
-// is for what makes it pointless to go on.
+// publishBatch publishes a batch and reports the outcomes. An interruption waits for that: messages that were sent cannot be called back.
+// The error is why it is pointless to continue.
 func (p *publishing) publishBatch(ctx context.Context, client *rehop.Client, b *lineBatch, t *tally) error {
 	if len(b.messages) == 0 {
 		return nil
@@ -132,8 +128,8 @@ func (p *publishing) publishBatch(ctx context.Context, client *rehop.Client, b *
 	defer cancel()
 	outcomes := make([]error, len(b.messages))
 	if err := client.PublishBatch(limited, b.messages); err != nil {
-		var each *rehop.BatchError
-		if !errors.As(err, &each) {
+		each, ok := errors.AsType[*rehop.BatchError](err)
+		if !ok {
 			return err
 		}
 		outcomes = each.Errors
@@ -151,7 +147,7 @@ func (p *publishing) publishBatch(ctx context.Context, client *rehop.Client, b *
 	}
 	switch {
 	case errors.Is(t.broken, rehop.ErrBlocked):
-		return fmt.Errorf("the broker takes no messages for now: %w", t.broken)
+		return fmt.Errorf("the broker does not accept messages at the moment: %w", t.broken)
 	case t.broken != nil:
 		return unreachable(fmt.Errorf("the broker is gone or does not answer: %w", t.broken))
 	}
@@ -175,12 +171,12 @@ func (t *tally) count(line int, err error) {
 	}
 }
 
-// broken reports whether an outcome is due to the broker's state, and so that of what comes next too.
+// broken reports whether an outcome is due to the state of the broker, so that the next messages would have it too.
 func broken(err error) bool {
 	return errors.Is(err, rehop.ErrDisconnected) || errors.Is(err, rehop.ErrUnknown) || errors.Is(err, rehop.ErrBlocked)
 }
 
-// messageOf reads a line. What it leaves out the flags say.
+// messageOf reads a line. The flags are its defaults.
 func (p *publishing) messageOf(line []byte) (rehop.Message, error) {
 	v := view{Exchange: p.message.Exchange, Key: p.message.Key}
 	decoder := json.NewDecoder(bytes.NewReader(line))
@@ -225,12 +221,12 @@ func (p *publishing) messageOf(line []byte) (rehop.Message, error) {
 		return m, err
 	}
 	if m.Exchange == "" && m.Key == "" {
-		return m, errors.New("nothing says where to publish it to: it has neither exchange nor key")
+		return m, errors.New("no destination: it has neither exchange nor key")
 	}
 	return m, v.body(&m)
 }
 
-// body is the body of a message, and its content type where that is plain.
+// body sets the body of a message, and the content type of JSON.
 func (v view) body(m *rehop.Message) error {
 	switch {
 	case v.Body != nil && v.Base64 != nil:

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -10,7 +11,7 @@ import (
 	"github.com/rehop/rehop/admin"
 )
 
-// queueView is a queue as JSON.
+// queueView is a queue in JSON output.
 type queueView struct {
 	Name      string `json:"name"`
 	Type      string `json:"type,omitempty"`
@@ -28,7 +29,7 @@ type waitView struct {
 	Messages int    `json:"messages"`
 }
 
-// overview is what rehop has on a broker, as JSON. Without the management API there are queues alone.
+// overview is the queues of a broker in JSON output. Without the management API it has only Queues.
 type overview struct {
 	Queues    []queueView `json:"queues"`
 	Waits     []waitView  `json:"waits,omitempty"`
@@ -58,11 +59,7 @@ requeues them, to count those of each queue. This can delay these messages by as
 			if waiting < 0 {
 				return usage("--waiting %d must not be negative", waiting)
 			}
-			of, err := c.layoutsOf(chosen, names...)
-			if err != nil {
-				return err
-			}
-			a, err := c.openAdmin(cmd.Context(), of)
+			a, err := c.openQueues(cmd.Context(), chosen, names...)
 			if err != nil {
 				return err
 			}
@@ -70,7 +67,7 @@ requeues them, to count those of each queue. This can delay these messages by as
 			for _, name := range names { // without names, the management API counts these messages as failed
 				c.noteDelayed(cmd.Context(), a, name)
 			}
-			o, err := lookAt(cmd.Context(), a, names, waiting)
+			o, err := overviewOf(cmd.Context(), a, names, waiting)
 			if err != nil {
 				return explain(err)
 			}
@@ -81,11 +78,10 @@ requeues them, to count those of each queue. This can delay these messages by as
 		},
 	}
 	chosen.addFlags(cmd.Flags())
-	cmd.Flags().IntVar(&waiting, "waiting", 0, "count what waits for each queue, by reading up to this many messages of each delay queue")
+	cmd.Flags().IntVar(&waiting, "waiting", 0, "count the messages that wait for each queue, by reading up to this many messages of each delay queue")
 	return cmd
 }
 
-// firstOf is the first of some names, or none.
 func firstOf(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -93,9 +89,17 @@ func firstOf(names []string) string {
 	return names[0]
 }
 
-func lookAt(ctx context.Context, a *admin.Admin, names []string, waiting int) (overview, error) {
+func overviewOf(ctx context.Context, a *admin.Admin, names []string, waiting int) (overview, error) {
+	o := overview{Queues: []queueView{}}
+	for _, name := range names {
+		q, err := a.Queue(ctx, name)
+		if err != nil {
+			return o, fmt.Errorf("queue %q: %w", name, err)
+		}
+		o.Queues = append(o.Queues, queueViewOf(q))
+	}
 	if len(names) > 0 {
-		return lookAtSome(ctx, a, names)
+		return o, nil
 	}
 	list := a.Queues
 	if waiting > 0 {
@@ -103,9 +107,9 @@ func lookAt(ctx context.Context, a *admin.Admin, names []string, waiting int) (o
 	}
 	found, err := list(ctx)
 	if err != nil {
-		return overview{}, err
+		return o, err
 	}
-	o := overview{Queues: []queueView{}, Orphans: &found.Orphans, Unrouted: &found.Unrouted}
+	o.Orphans, o.Unrouted = &found.Orphans, &found.Unrouted
 	for _, q := range found.Queues {
 		o.Queues = append(o.Queues, queueViewOf(q))
 	}
@@ -114,18 +118,6 @@ func lookAt(ctx context.Context, a *admin.Admin, names []string, waiting int) (o
 	}
 	for _, r := range found.Recovered {
 		o.Recovered = append(o.Recovered, waitView(r))
-	}
-	return o, nil
-}
-
-func lookAtSome(ctx context.Context, a *admin.Admin, names []string) (overview, error) {
-	var o overview
-	for _, name := range names {
-		q, err := a.Queue(ctx, name)
-		if err != nil {
-			return o, fmt.Errorf("look at queue %q: %w", name, err)
-		}
-		o.Queues = append(o.Queues, queueViewOf(q))
 	}
 	return o, nil
 }
@@ -151,7 +143,7 @@ func (c *command) printOverview(o overview) error {
 	}
 	for _, q := range o.Queues {
 		if q.Migrating {
-			c.notice("queue %q is being migrated, and %s kept aside for it; rehop topology migrate continues that", q.Name, counted(q.Moving, "message"))
+			c.notice("queue %q is being migrated, with %s in another queue; rehop topology migrate continues the migration", q.Name, counted(q.Moving, "message"))
 		}
 	}
 	rows = nil
@@ -160,28 +152,15 @@ func (c *command) printOverview(o overview) error {
 			rows = append(rows, []string{w.Name, strconv.Itoa(w.Messages)})
 		}
 	}
-	if len(rows) > 0 {
-		if err := c.printf("\n"); err != nil {
-			return err
-		}
-		if err := c.printTable([]string{"WAITS IN", "MESSAGES"}, rows); err != nil {
-			return err
-		}
+	if err := c.printSection([]string{"WAITS IN", "MESSAGES"}, rows); err != nil {
+		return err
 	}
 	rows = nil
 	for _, r := range o.Recovered {
 		rows = append(rows, []string{r.Name, strconv.Itoa(r.Messages)})
 	}
-	if len(rows) > 0 {
-		if err := c.printf("\n"); err != nil {
-			return err
-		}
-		if err := c.printTable([]string{"RECOVERED IN", "MESSAGES"}, rows); err != nil {
-			return err
-		}
-	}
-	if o.Orphans == nil {
-		return nil
+	if err := c.printSection([]string{"RECOVERED IN", "MESSAGES"}, rows); err != nil || o.Orphans == nil {
+		return err
 	}
 	return c.printf("\norphans %d, unrouted %d\n", *o.Orphans, *o.Unrouted)
 }
@@ -193,9 +172,4 @@ func number(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
+func dash(text string) string { return cmp.Or(text, "-") }

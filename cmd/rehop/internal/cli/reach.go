@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -20,12 +21,12 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// reach is how to reach a broker. URLs hold passwords, so what was given never becomes the default of a flag, which help would show.
+// reach is the flags for the broker. URLs can have passwords, so they are never the default of a flag, which help would show.
 type reach struct {
 	broker, management string
 	ca, cert, key      string
-	patience           time.Duration
-	file               *config.File // says what neither flags nor the environment do; nil: there is none
+	connectTimeout     time.Duration
+	file               *config.File // has the defaults of flags and environment; nil: there is none
 }
 
 const (
@@ -35,15 +36,15 @@ const (
 )
 
 func (r *reach) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&r.broker, "broker", "", "URL of the broker, several with commas between them (default $"+envBroker+", else a broker on this machine)")
+	flags.StringVar(&r.broker, "broker", "", "URL of the broker, or several with commas between them (default $"+envBroker+", else a broker on this machine)")
 	flags.StringVar(&r.management, "management", "", "URL of the broker's management API (default $"+envManagement+")")
 	flags.StringVar(&r.ca, "tls-ca", "", "file with the certificates that sign the broker's (default the system's)")
 	flags.StringVar(&r.cert, "tls-cert", "", "file with this client's certificate")
 	flags.StringVar(&r.key, "tls-key", "", "file with the key of that certificate")
-	flags.DurationVar(&r.patience, "connect-timeout", 10*time.Second, "how long to try to reach the broker")
+	flags.DurationVar(&r.connectTimeout, "connect-timeout", 10*time.Second, "how long to try to reach the broker")
 }
 
-// adopt uses what a file says of the broker where nobody has said otherwise.
+// adopt uses a file where flags and environment do not set the broker.
 func (r *reach) adopt(file *config.File) {
 	r.file = file
 	if r.ca == "" && r.cert == "" && r.key == "" {
@@ -51,20 +52,13 @@ func (r *reach) adopt(file *config.File) {
 	}
 }
 
-// urls are those of the broker.
 func (c *command) urls() []string {
-	given := c.reach.broker
-	if given == "" {
-		given = c.env(envBroker, "")
-	}
-	if given == "" {
-		if c.reach.file != nil && len(c.reach.file.Broker) > 0 {
-			return c.reach.file.Broker
-		}
-		given = localBroker
+	given := c.namedBroker()
+	if given == "" && c.reach.file != nil && len(c.reach.file.Broker) > 0 {
+		return c.reach.file.Broker
 	}
 	var urls []string
-	for one := range strings.SplitSeq(given, ",") {
+	for one := range strings.SplitSeq(cmp.Or(given, localBroker), ",") {
 		if one = strings.TrimSpace(one); one != "" {
 			urls = append(urls, one)
 		}
@@ -72,7 +66,10 @@ func (c *command) urls() []string {
 	return urls
 }
 
-// tlsConfig is what the flags say of TLS. Nil: nothing.
+// namedBroker is the broker of the command line or the environment, or "".
+func (c *command) namedBroker() string { return cmp.Or(c.reach.broker, c.env(envBroker)) }
+
+// tlsConfig returns the TLS settings of the flags, or nil if there are none.
 func (r *reach) tlsConfig() (*tls.Config, error) {
 	if r.ca == "" && r.cert == "" && r.key == "" {
 		return nil, nil
@@ -85,11 +82,11 @@ func (r *reach) tlsConfig() (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usage("--tls-ca: %s holds no certificate in PEM form", r.ca)
+			return nil, usage("--tls-ca: %s has no certificate in PEM format", r.ca)
 		}
 	}
 	if (r.cert == "") != (r.key == "") {
-		return nil, usage("--tls-cert and --tls-key belong together: give both")
+		return nil, usage("--tls-cert and --tls-key must be used together")
 	}
 	if r.cert != "" {
 		pair, err := tls.LoadX509KeyPair(r.cert, r.key)
@@ -101,7 +98,6 @@ func (r *reach) tlsConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// clientConfig is the configuration of a client, as far as the flags say.
 func (c *command) clientConfig() (rehop.Config, error) {
 	encryption, err := c.reach.tlsConfig()
 	if err != nil {
@@ -110,7 +106,7 @@ func (c *command) clientConfig() (rehop.Config, error) {
 	return rehop.Config{URLs: c.urls(), TLS: encryption, Logger: c.logger()}, nil
 }
 
-// checkURLs finds URLs of the broker that cannot be right. The error does not quote them.
+// checkURLs returns an error for invalid URLs of the broker. The error does not contain them.
 func (c *command) checkURLs() error {
 	urls := c.urls()
 	for i, one := range urls {
@@ -124,12 +120,11 @@ func (c *command) checkURLs() error {
 	return nil
 }
 
-// openClient connects to the broker.
 func (c *command) openClient(ctx context.Context, config rehop.Config) (*rehop.Client, error) {
 	if err := c.checkURLs(); err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, c.reach.patience)
+	limited, cancel := context.WithTimeout(ctx, c.reach.connectTimeout)
 	defer cancel()
 	client, err := rehop.Open(limited, config)
 	if ctx.Err() != nil && err != nil {
@@ -141,7 +136,7 @@ func (c *command) openClient(ctx context.Context, config rehop.Config) (*rehop.C
 	return client, nil
 }
 
-// openAdmin connects to the broker for looking after queues.
+// openAdmin connects to the broker for the operators' functions.
 func (c *command) openAdmin(ctx context.Context, of queueLayouts) (*admin.Admin, error) {
 	if err := c.checkURLs(); err != nil {
 		return nil, err
@@ -153,7 +148,7 @@ func (c *command) openAdmin(ctx context.Context, of queueLayouts) (*admin.Admin,
 	if err := c.checkManagement(); err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, c.reach.patience)
+	limited, cancel := context.WithTimeout(ctx, c.reach.connectTimeout)
 	defer cancel()
 	a, err := admin.Open(limited, admin.Config{URLs: c.urls(), TLS: encryption, Management: c.managementURL(), Layout: of.usual, Layouts: of.byQueue, HTTP: httpClient(encryption)})
 	if ctx.Err() != nil && err != nil {
@@ -165,12 +160,12 @@ func (c *command) openAdmin(ctx context.Context, of queueLayouts) (*admin.Admin,
 	return a, nil
 }
 
-// notConnected says that there is no connection to the broker, and where its address and login come from.
+// notConnected is the error of a broker that cannot be reached.
 func (c *command) notConnected(err error) error {
-	return unreachable(fmt.Errorf("connect to the broker: %w; see that it runs, and that the address and login in --broker or $%s are right", err, envBroker))
+	return unreachable(fmt.Errorf("connect to the broker: %w; check that it is running, and the address and login in --broker or $%s", err, envBroker))
 }
 
-// checkManagement finds a URL of the management API that cannot be right, and does not quote it.
+// checkManagement returns an error for an invalid URL of the management API. The error does not contain it.
 func (c *command) checkManagement() error {
 	given := c.managementURL()
 	if given == "" {
@@ -184,13 +179,13 @@ func (c *command) checkManagement() error {
 
 const managementTimeout = 30 * time.Second
 
-// httpClient is for the management API, which has certificates of the same kind as the broker.
+// httpClient returns a client for the management API, with the TLS settings of the broker.
 func httpClient(encryption *tls.Config) *http.Client {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: encryption.Clone()}
 	return &http.Client{Timeout: managementTimeout, Transport: transport}
 }
 
-// explain is an error of admin in the terms of the command line, with the exit code that it means.
+// explain adds to an error of admin how to fix it on the command line, and its exit code.
 func explain(err error) error {
 	switch {
 	case err == nil:
@@ -200,31 +195,28 @@ func explain(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, admin.ErrManagementLogin):
-		return unreachable(fmt.Errorf("%w; the login is that of --management or $%s, else that of the broker's URL", err, envManagement))
+		return unreachable(fmt.Errorf("%w; the login is in --management or $%s, else in the broker's URL", err, envManagement))
 	case away(err):
 		return unreachable(err)
 	case errors.Is(err, admin.ErrNoLayout):
-		return fmt.Errorf("%w: no flow of the file has it, and the layouts of the flows differ; add a flow, or import the messages of this queue by themselves, with --layout", err)
+		return fmt.Errorf("%w: no flow of the file has it, and the layouts of the flows differ; add a flow, or import the messages of this queue separately, with --layout", err)
 	case errors.Is(err, admin.ErrNoQueue):
-		return fmt.Errorf("%w; rehop queues lists the queues that rehop knows, and --layout says how their failed queues are named", err)
+		return fmt.Errorf("%w; rehop queues lists the queues that rehop knows, and --layout sets how their failed queues are named", err)
 	}
 	return err
 }
 
-// away reports whether an error says that the broker or its management API is not there.
+// away reports whether the broker or its management API cannot be reached.
 func away(err error) bool {
 	_, web := errors.AsType[*url.Error](err)
 	return web || errors.Is(err, rehop.ErrDisconnected)
 }
 
-// managementURL is where the management API is. Empty: nobody has said.
+// managementURL is the URL of the management API. Empty: it is not known.
 func (c *command) managementURL() string {
-	if c.reach.management != "" {
-		return c.reach.management
-	}
-	given := c.env(envManagement, "")
+	given := cmp.Or(c.reach.management, c.env(envManagement))
 	if given == "" && c.reach.file != nil {
-		given = c.reach.file.Management
+		return c.reach.file.Management
 	}
 	return given
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// command is a run of rehop: its surroundings, and the flags that all commands share.
+// command is one run of rehop: its surroundings, and the flags that all commands share.
 type command struct {
 	Surroundings
 	reach reach
@@ -22,7 +22,7 @@ type command struct {
 func Run(ctx context.Context, args []string, s Surroundings) int {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second ^C ends the process, whatever it does
+	context.AfterFunc(ctx, stop) // so that a second ^C ends the process
 	root := (&command{Surroundings: s}).root()
 	root.SetArgs(args)
 	root.SetIn(s.In)
@@ -45,7 +45,7 @@ func (c *command) root() *cobra.Command {
 		Long: `rehop consumes messages and hands them to an HTTP endpoint, a command or another exchange. Messages that fail
 wait on the broker and are retried by schedule. After the last attempt they stay in a failed queue until you replay them. No confirmed message is lost.`,
 		SilenceErrors: true, SilenceUsage: true,
-		// A word that is no command is a mistake, not a call for help.
+		// An unknown command is an error, not a request for help.
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usage("there is no command %q; rehop help lists them", args[0])

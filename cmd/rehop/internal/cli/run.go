@@ -11,11 +11,10 @@ func (c *command) run() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run rehop.yaml",
 		Short: "Run the flows of a file on a broker",
-		Long: `Runs the flows and outbox relays of a file on a broker: that of --broker, of $REHOP_BROKER, of the file, or one on this
-machine. Several copies share the work. A broker that cannot be reached is waited for.
+		Long: `Run runs the flows and outbox relays of a file on a broker: that of --broker, of $REHOP_BROKER, of the file, or one on this
+machine. Several copies share the work. It waits for a broker that cannot be reached.
 
-SIGHUP reads the file again: flows that have not changed go on, and a file with faults changes nothing. SIGTERM and ^C let what is
-under way come to its end, and the second one ends at once: what was not finished goes back to the broker.`,
+` + signalsHelp,
 		Args: needs("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			first, err := c.loadFile(args[0])

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,7 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/serve"
 )
 
-// serviceFlags are those of the commands that run until they are told to end.
+// serviceFlags are the flags of up and run.
 type serviceFlags struct {
 	http      string
 	drain     time.Duration
@@ -33,8 +34,8 @@ type serviceFlags struct {
 
 func (f *serviceFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.http, "listen-http", "", `address for health and metrics, "none" for none (default listen.http of the file, else 127.0.0.1:9419)`)
-	flags.DurationVar(&f.drain, "drain", 0, "how long messages under way may take at the end (default drain of the file, else 30s)")
-	flags.StringVar(&f.readyFile, "ready-file", "", "write where things are, as JSON, to this file when everything runs")
+	flags.DurationVar(&f.drain, "drain", 0, "how long handlers may take to finish at the end (default drain of the file, else 30s)")
+	flags.StringVar(&f.readyFile, "ready-file", "", "when everything runs, write addresses and flows as JSON to this file")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 }
@@ -63,15 +64,20 @@ func (c *command) serviceLogger(f *serviceFlags) (*slog.Logger, error) {
 	return nil, usage("--log-format %q must be text or json", f.logFormat)
 }
 
-// loadFile reads a rehop.yaml. If anything is wrong with it, all of it is printed to the error stream.
+// signalsHelp is the part of the help that up and run share.
+const signalsHelp = `SIGHUP reads the file again: flows that have not changed continue, and a file with errors changes nothing. SIGTERM and ^C let
+handlers finish. The second one ends immediately: unfinished messages return to their queues.`
+
+func fileOf(args []string) string { return cmp.Or(firstOf(args), localFile) }
+
+// loadFile reads a rehop.yaml, and prints all its errors to the error stream.
 func (c *command) loadFile(path string) (*config.File, error) {
 	file, err := config.Load(path)
-	var faults config.Faults
-	if errors.As(err, &faults) {
+	if faults, ok := errors.AsType[config.Faults](err); ok {
 		for _, fault := range faults {
 			fmt.Fprintln(c.Err, plain(fault.Error()))
 		}
-		return nil, usage("%s: %s; nothing was started", path, counted(len(faults), "fault"))
+		return nil, usage("%s: %s; nothing was started", path, counted(len(faults), "error"))
 	}
 	return file, err
 }
@@ -83,32 +89,22 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// given is the first of some settings that is there.
-func given(settings ...string) string {
-	for _, s := range settings {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
-}
-
-// address is where to listen: "" if a setting says none.
+// address is the first setting that is not empty, or "" if that is none.
 func address(settings ...string) string {
-	if a := given(settings...); a != "none" {
+	if a := cmp.Or(settings...); a != "none" {
 		return a
 	}
 	return ""
 }
 
-// brokerOf says how to reach the broker that the command line, the environment or a file means.
+// brokerOf returns how to reach the broker of the command line, the environment or a file.
 func (c *command) brokerOf(file *config.File) (rehop.Config, error) {
 	of := *c
 	of.reach.adopt(file)
 	return of.clientConfig()
 }
 
-// managementOf says how to reach the management API of that broker.
+// managementOf returns how to reach the management API of that broker.
 func (c *command) managementOf(file *config.File) (string, *http.Client, error) {
 	of := *c
 	of.reach.adopt(file)
@@ -119,22 +115,19 @@ func (c *command) managementOf(file *config.File) (string, *http.Client, error) 
 	return of.managementURL(), httpClient(encryption), nil
 }
 
-// namesBroker reports whether the command line or the environment names a broker.
-func (c *command) namesBroker() bool { return given(c.reach.broker, c.env(envBroker, "")) != "" }
-
-// service is what both commands run, with the signals that they listen to. The caller calls stop at the end.
+// service returns the service of up and run, which reacts to signals. The caller calls stop at the end.
 func (c *command) service(f *serviceFlags, load func() (*config.File, error), first *config.File) (s serve.Service, stop func(), err error) {
 	log, err := c.serviceLogger(f)
 	if err != nil {
 		return s, nil, err
 	}
-	reload, noReload := heard(syscall.SIGHUP)
-	hurry, noHurry := second(syscall.SIGINT, syscall.SIGTERM)
+	reload, noReload := passOn(0, syscall.SIGHUP)
+	hurry, noHurry := passOn(1, syscall.SIGINT, syscall.SIGTERM) // the first one ends the context
 	began := time.Now()
 	s = serve.Service{
-		Load: onceGiven(first, load), Connect: c.brokerOf, Management: c.managementOf, Patience: c.reach.patience,
+		Load: onceGiven(first, load), Connect: c.brokerOf, Management: c.managementOf, ReloadTimeout: c.reach.connectTimeout,
 		HTTP: address(f.http, first.Listen.HTTP, localHTTP), Drain: f.drain, Env: c.Env, Logger: log,
-		Ready:  func(report serve.Report) error { return c.tellReady(report, f.readyFile, time.Since(began)) },
+		Ready:  func(report serve.Report) error { return c.reportReady(report, f.readyFile, time.Since(began)) },
 		Reload: reload, Hurry: hurry,
 	}
 	return s, func() { noReload(); noHurry() }, nil
@@ -148,7 +141,7 @@ func runService(ctx context.Context, s serve.Service) error {
 	return err
 }
 
-// onceGiven returns a file that was read already, and reads it again from then on.
+// onceGiven returns the file that was read first, and then reads it again each time.
 func onceGiven(first *config.File, load func() (*config.File, error)) func() (*config.File, error) {
 	return func() (*config.File, error) {
 		if f := first; f != nil {
@@ -159,17 +152,7 @@ func onceGiven(first *config.File, load func() (*config.File, error)) func() (*c
 	}
 }
 
-// heard tells of signals, one at a time.
-func heard(signals ...os.Signal) (<-chan struct{}, func()) {
-	return passOn(0, signals...)
-}
-
-// second tells of a signal that comes again.
-func second(signals ...os.Signal) (<-chan struct{}, func()) {
-	return passOn(1, signals...)
-}
-
-// passOn passes signals on, but for the first few.
+// passOn returns a channel for signals, except for the first few, and a function that ends it.
 func passOn(skip int, signals ...os.Signal) (<-chan struct{}, func()) {
 	in, out, done, ended := make(chan os.Signal, 4), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	signal.Notify(in, signals...)
@@ -198,8 +181,8 @@ func passOn(skip int, signals ...os.Signal) (<-chan struct{}, func()) {
 	}
 }
 
-// tellReady prints where things are, and writes it to a file for those who wait for that.
-func (c *command) tellReady(report serve.Report, path string, took time.Duration) error {
+// reportReady prints the report, and writes it to a file if there is a path.
+func (c *command) reportReady(report serve.Report, path string, took time.Duration) error {
 	if err := c.printReady(report, took); err != nil {
 		return err
 	}
@@ -210,7 +193,7 @@ func (c *command) tellReady(report serve.Report, path string, took time.Duration
 	if err != nil {
 		return err
 	}
-	// Who sees the file sees all of it.
+	// A reader sees the whole file or none.
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write --ready-file: %w", err)
@@ -225,20 +208,18 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 	if c.json {
 		return c.printJSON(report)
 	}
-	if err := c.printf("rehop is ready after %v\n", took.Round(time.Millisecond)); err != nil {
-		return err
-	}
-	var rows [][2]string
+	var out strings.Builder
+	fmt.Fprintf(&out, "rehop is ready after %v\n", took.Round(time.Millisecond))
 	row := func(name, value string) {
 		if value != "" {
-			rows = append(rows, [2]string{name, value})
+			fmt.Fprintf(&out, "  %-11s %s\n", name, plain(value))
 		}
 	}
 	row("broker", report.AMQP)
 	row("broker", strings.Join(report.Broker, ", "))
 	row("management", report.Management)
 	if report.Memory {
-		row("data", "in memory, gone at the end")
+		row("data", "in memory, lost at the end")
 	}
 	row("data", report.Data)
 	if report.HTTP != "" {
@@ -253,10 +234,5 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 		row("flow", name+" → "+f.Target)
 	}
 	row("outboxes", strings.Join(report.Outboxes, ", "))
-	for _, r := range rows {
-		if err := c.printf("  %-11s %s\n", r[0], plain(r[1])); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.printf("%s", out.String())
 }

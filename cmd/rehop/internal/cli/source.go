@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// openSource is a file, or the standard input for "" and -, whose reads end when ctx does. The size is 0 if it is not known.
+// openSource opens a file, or the standard input for "" and -. Reads end when ctx does. The size is 0 if it is not known.
 func (c *command) openSource(ctx context.Context, file string) (io.ReadCloser, int64, error) {
 	if file == "" || file == "-" {
 		return untilDone(ctx, func() (io.Reader, error) { return c.In, nil }), 0, nil
@@ -15,14 +15,14 @@ func (c *command) openSource(ctx context.Context, file string) (io.ReadCloser, i
 	switch {
 	case err != nil:
 		return nil, 0, err
-	case !info.Mode().IsRegular(): // to open a pipe can take as long as to read it
+	case !info.Mode().IsRegular(): // opening a pipe can block, too
 		return untilDone(ctx, func() (io.Reader, error) { return os.Open(file) }), 0, nil
 	}
 	f, err := os.Open(file)
 	return f, info.Size(), err
 }
 
-// untilDone reads for as long as ctx lasts. A read of a pipe or of a terminal cannot be ended: one that is under way ends with the process.
+// untilDone reads until ctx ends. A read from a pipe or a terminal cannot be canceled: it ends with the process.
 func untilDone(ctx context.Context, open func() (io.Reader, error)) io.ReadCloser {
 	out, in := io.Pipe()
 	go func() {
@@ -36,7 +36,6 @@ func untilDone(ctx context.Context, open func() (io.Reader, error)) io.ReadClose
 	return &interruptible{out, stop}
 }
 
-// interruptible is a pipe whose other end is closed by an interruption.
 type interruptible struct {
 	*io.PipeReader
 	forget func() bool

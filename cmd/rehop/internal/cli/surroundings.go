@@ -7,19 +7,19 @@ import (
 	"golang.org/x/term"
 )
 
-// Surroundings is where a command runs: what it reads, where it writes, and what it is told by the environment.
+// Surroundings are the standard streams, the environment and the terminal of a command.
 type Surroundings struct {
 	In       io.Reader
 	Out, Err io.Writer
 	// Env looks up a variable of the environment.
 	Env func(name string) (value string, set bool)
-	// Interactive: a person sits before In, and can be asked.
+	// Interactive means that In is a terminal, so that the user can be asked.
 	Interactive bool
-	// Width is that of the terminal behind Out. 0: there is none, and what is printed is for programs or files.
+	// Width is the width of the terminal of Out. 0: Out is not a terminal.
 	Width int
 }
 
-// Terminal is the surroundings of this process.
+// Terminal returns the surroundings of this process.
 func Terminal() Surroundings {
 	s := Surroundings{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Interactive: term.IsTerminal(int(os.Stdin.Fd()))}
 	if out := int(os.Stdout.Fd()); term.IsTerminal(out) {
@@ -31,16 +31,13 @@ func Terminal() Surroundings {
 	return s
 }
 
-// env is a variable of the environment, or a fallback.
-func (s Surroundings) env(name, fallback string) string {
-	if value, set := s.Env(name); set && value != "" {
-		return value
-	}
-	return fallback
+func (s Surroundings) env(name string) string {
+	value, _ := s.Env(name)
+	return value
 }
 
-// coloured reports whether colours may be used: on a terminal, by somebody who has not said no.
+// coloured reports whether colours can be used: on a terminal, unless the environment disables them.
 func (s Surroundings) coloured() bool {
 	_, no := s.Env("NO_COLOR")
-	return s.Width > 0 && !no && s.env("TERM", "") != "dumb"
+	return s.Width > 0 && !no && s.env("TERM") != "dumb"
 }

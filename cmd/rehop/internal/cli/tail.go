@@ -13,7 +13,6 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// tailing is a run of tail.
 type tailing struct {
 	*command
 	watch admin.WatchOptions
@@ -25,32 +24,31 @@ type tailing struct {
 	end   *time.Timer // ends the watch; nil: nothing does
 }
 
-// tailPause is between tries to find a management API that was there.
+// tailPause is the pause between tries to reach the management API again.
 const tailPause = time.Second
 
 func (c *command) tail() *cobra.Command {
 	t := &tailing{command: c}
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Show messages as they pass, without taking them away",
-		Long: `Tail shows copies of what an exchange routes to queues, or of what comes to a queue, from
-now on. It takes no message away from anybody: the broker makes the copies for a queue of tail's
-own, which has the same bindings as the others and is gone when tail ends. The management API
-tells these bindings.
+		Short: "Show copies of messages as they are routed",
+		Long: `Tail shows copies of messages that an exchange routes to queues, or that arrive in a queue, from now
+on. It takes no message away from a consumer: the broker makes the copies for a queue of tail's own,
+which has the same bindings as the others and is deleted when tail ends. Tail reads these bindings
+from the management API.
 
-What it sees: every message that the exchange routes to a queue that lasts; with --queue, every
-message that comes to the queue by one of its bindings, retries and returns included. What it
-cannot see: what no queue is bound for, what other exchanges are bound for, what was published
-before or comes by bindings that were made later, what is in failed or delay queues, and what is
-published to a queue by its name, through the default exchange. If it is so slow that 10,000
-messages wait for it, it misses the oldest. It shows nothing of who consumes a message, or what
-becomes of it.
+It shows every message that the exchange routes to a durable queue; with --queue, every message that
+arrives in the queue through one of its bindings, including retries and returned messages. It does not
+show unroutable messages, messages that are routed to other exchanges, messages that were published
+before or that arrive through later bindings, messages in failed or delay queues, and messages that are
+published to a queue by its name, through the default exchange. If tail is so slow that 10,000 messages
+wait for it, it misses the oldest. It does not show who consumes a message, and with which outcome.
 
-With --key, tail binds its queue with keys of its own, and needs no management API. To the broker
-it is then a queue like any other: a message that matches and that no other queue is bound for
-counts as routed. It is confirmed, is not kept in rehop.unrouted, and is gone when tail ends. The
-same holds for what comes by a binding whose queue is deleted, or unbound, while tail runs. On a
-direct exchange a key is given as it is; # stands for everything on a topic exchange alone.`,
+With --key, tail binds its queue with your keys, and needs no management API. For the broker it is then
+a queue like any other: a message that matches, and for which no other queue is bound, counts as
+routed. It is confirmed, is not kept in rehop.unrouted, and is lost when tail ends. The same is true
+for messages of a binding whose queue is deleted, or unbound, while tail runs. On a direct exchange a
+key must match exactly; # matches everything on a topic exchange only.`,
 		Example: `  rehop tail --exchange order
   rehop tail --exchange order --key 'order.#'
   rehop tail --queue order-summary --json --count 10`,
@@ -59,10 +57,10 @@ direct exchange a key is given as it is; # stands for everything on a topic exch
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&t.watch.Exchange, "exchange", "e", "", "exchange to watch; without --key this needs the management API, which knows its bindings")
-	flags.StringArrayVarP(&t.watch.Keys, "key", "k", nil, "bind with this key instead; may be given more than once. What no other queue is bound for is lost then")
+	flags.StringArrayVarP(&t.watch.Keys, "key", "k", nil, "bind with this key instead; may be given more than once. Messages for which no other queue is bound are lost then")
 	flags.StringVarP(&t.watch.Queue, "queue", "q", "", "queue to watch; needs the management API, which knows its bindings")
-	flags.IntVarP(&t.count, "count", "n", 0, "end after this many messages (default never)")
-	flags.DurationVar(&t.limit, "for", 0, "end this long after watching has begun (default never)")
+	flags.IntVarP(&t.count, "count", "n", 0, "end after this many messages (default no limit)")
+	flags.DurationVar(&t.limit, "for", 0, "end after this duration (default no limit)")
 	flags.IntVar(&t.body, "body", 200, "how many bytes of each body to show; 0 is all")
 	return cmd
 }
@@ -73,9 +71,9 @@ var errEnough = errors.New("enough")
 func (t *tailing) run(ctx context.Context) error {
 	switch {
 	case (t.watch.Exchange == "") == (t.watch.Queue == ""):
-		return usage("name what to watch: --exchange or --queue, one of them")
+		return usage("set either --exchange or --queue")
 	case t.watch.Queue != "" && len(t.watch.Keys) > 0:
-		return usage("--key goes with --exchange; a queue is watched by the bindings that it has")
+		return usage("--key needs --exchange; a queue is watched with the bindings that it has")
 	case t.count < 0 || t.limit < 0 || t.body < 0:
 		return usage("--count, --for and --body must not be negative")
 	}
@@ -87,7 +85,7 @@ func (t *tailing) run(ctx context.Context) error {
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if t.limit > 0 {
-		t.end = time.AfterFunc(t.reach.patience, cancel) // until it has begun
+		t.end = time.AfterFunc(t.reach.connectTimeout, cancel) // until it has begun
 		defer t.end.Stop()
 	}
 	t.watch.Began = t.began
@@ -95,18 +93,18 @@ func (t *tailing) run(ctx context.Context) error {
 		err := a.Watch(limited, t.watch, t.show)
 		switch {
 		case errors.Is(err, errEnough), t.begun && limited.Err() != nil && ctx.Err() == nil, ctx.Err() != nil && t.count == 0:
-			return nil // as it was told, or by ^C, which is how it ends when it was told nothing
+			return nil // at the limit of its flags, or by ^C if there is none
 		case errors.Is(err, admin.ErrNoManagement) && t.watch.Queue == "":
-			return usage("the management API is needed for the bindings of the exchange: set its URL with --management or $%s, or name a --key; what that means "+
-				"for messages that no other queue is bound for is said by rehop tail --help", envManagement)
+			return usage("the management API is needed for the bindings of the exchange: set its URL with --management or $%s, or use --key; "+
+				"see rehop tail --help for what that means for unroutable messages", envManagement)
 		case errors.Is(err, admin.ErrWatchEnded):
-			t.notice("the connection was lost; what passes until it is back is not seen")
+			t.notice("the connection was lost; messages are not shown until it is back")
 		case t.begun && away(err):
 			if err := rabbit.Pause(limited, tailPause); err != nil && ctx.Err() != nil {
 				return err
 			}
 		case limited.Err() != nil && ctx.Err() == nil:
-			return unreachable(fmt.Errorf("the broker has not answered within %v: %w", t.reach.patience, err))
+			return unreachable(fmt.Errorf("the broker has not answered within %v: %w", t.reach.connectTimeout, err))
 		default:
 			return explain(interruption(ctx, err))
 		}
@@ -120,7 +118,7 @@ func (t *tailing) began() {
 	t.begun = true
 	t.notice("watching %s; ^C ends it", t.what())
 	if len(t.watch.Keys) > 0 {
-		t.notice("while this runs, a message with such a key that no other queue is bound for counts as routed: it is confirmed, and gone when this ends")
+		t.notice("while this runs, a message with such a key for which no other queue is bound counts as routed: it is confirmed, and lost when this ends")
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A tail that is interrupted before it has begun to watch says that, and not what it was waiting for.
+// A tail that is interrupted before it watches reports the interruption, not what it was waiting for.
 func TestTailInterruptedBeforeItBegins(t *testing.T) {
 	url, _ := mortal(t, 0)
 	for _, count := range []string{"0", "3"} {

@@ -17,7 +17,7 @@ import (
 	"github.com/rehop/rehop/broker"
 )
 
-// terminal is surroundings in which a person sits, and types what in says.
+// terminal is surroundings with a user, who types what is in in.
 func terminal(in string, env map[string]string) (Surroundings, *bytes.Buffer, *bytes.Buffer) {
 	var out, err bytes.Buffer
 	return Surroundings{
@@ -88,7 +88,7 @@ func onFailed(failed chan<- struct{}) rehop.Hooks {
 	}}
 }
 
-// A person is asked before something is destroyed, and whatever is not a yes is a no.
+// The user is asked before something is destroyed, and every answer but yes is a no.
 func TestAsking(t *testing.T) {
 	env := map[string]string{envBroker: withFailed(t, 2)}
 	for _, tt := range []struct {
@@ -102,13 +102,13 @@ func TestAsking(t *testing.T) {
 		if code := Run(t.Context(), []string{"failed", "discard", "mail"}, s); code != tt.code || !strings.HasSuffix(out.String(), tt.out) {
 			t.Errorf("typed %q: got code %d and %q, want %d and %q; it said %q", tt.typed, code, out, tt.code, tt.out, errs)
 		}
-		if asked := strings.Contains(errs.String(), `discard 2 failed messages of "mail" for good? [y/N]`); asked != (tt.out != "discarded 0, kept 0\n") {
+		if asked := strings.Contains(errs.String(), `discard 2 failed messages of "mail" permanently? [y/N]`); asked != (tt.out != "discarded 0, kept 0\n") {
 			t.Errorf("typed %q: asked is %v: %q", tt.typed, asked, errs)
 		}
 	}
 }
 
-// What fails while a person thinks about the question is not discarded: it is not what was agreed to.
+// Messages that fail while the user thinks about the question are not discarded: nobody agreed to that.
 func TestDropsWhatWasCounted(t *testing.T) {
 	url, fail := failing(t)
 	fail(2)
@@ -266,7 +266,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// A list fits into the terminal, whatever the messages say.
+// A list fits into the terminal, whatever is in the messages.
 func TestListFitsTheTerminal(t *testing.T) {
 	env := map[string]string{envBroker: withFailed(t, 3), "NO_COLOR": "1"}
 	for _, width := range []int{80, 100, 159} {

@@ -18,32 +18,19 @@ import (
 )
 
 func (c *command) topology() *cobra.Command {
-	return group("topology", "Compare, declare, draw and migrate what is on the broker",
-		`These commands are about the exchanges, queues and bindings that the flows of a file (rehop.yaml unless another is named) need on the broker.`,
+	return group("topology", "Compare, declare, draw and migrate exchanges, queues and bindings",
+		`These commands are about the exchanges, queues and bindings that the flows of a file (default rehop.yaml) need on the broker.`,
 		c.topologyPlan(), c.topologyDiff(), c.topologyApply(), c.topologyExport(), c.topologyDraw(), c.topologyMigrate())
 }
 
-// planOf is everything that the flows of a file need on the broker. The file also says where the broker is, if nobody else does.
-func (c *command) planOf(args []string) (topology.Plan, error) {
-	plan, _, err := c.planAndFile(args)
-	return plan, err
-}
-
-// planAndFile is such a plan, and the file.
-func (c *command) planAndFile(args []string) (topology.Plan, *config.File, error) {
-	path := localFile
-	if len(args) > 0 {
-		path = args[0]
-	}
+// planOf returns the plan of a file: what its flows need on the broker. The file also has the default address of the broker.
+func (c *command) planOf(args []string) (topology.Plan, *config.File, error) {
+	path := fileOf(args)
 	file, err := config.Load(path)
 	if err != nil {
 		return topology.Plan{}, nil, &exitError{exitUsage, err}
 	}
-	subscriptions, err := file.Subscriptions()
-	if err != nil {
-		return topology.Plan{}, nil, &exitError{exitUsage, err}
-	}
-	plan, err := rehop.Topology(file.Config(), subscriptions...)
+	plan, err := rehop.Topology(file.Config(), file.Subscribers()...)
 	if err != nil {
 		return plan, nil, usage("%s: %w", path, err)
 	}
@@ -51,9 +38,8 @@ func (c *command) planAndFile(args []string) (topology.Plan, *config.File, error
 	return plan, file, nil
 }
 
-// withPlan reads the plan and connects.
 func (c *command) withPlan(ctx context.Context, args []string, do func(topology.Plan, *admin.Admin) error) error {
-	plan, file, err := c.planAndFile(args)
+	plan, file, err := c.planOf(args)
 	if err != nil {
 		return err
 	}
@@ -69,10 +55,10 @@ func (c *command) topologyPlan() *cobra.Command {
 	return &cobra.Command{
 		Use:   "plan [file]",
 		Short: "List what the flows need on the broker",
-		Long:  `Plan lists the exchanges, queues and bindings that the flows of a file need. It talks to no broker, and notes what not every release of RabbitMQ has.`,
+		Long:  `Plan lists the exchanges, queues and bindings that the flows of a file need. It does not connect to the broker, and notes what not every release of RabbitMQ supports.`,
 		Args:  needs("[file]"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			plan, file, err := c.planAndFile(args)
+			plan, file, err := c.planOf(args)
 			if err != nil {
 				return err
 			}
@@ -99,26 +85,20 @@ func (c *command) printPlan(plan topology.Plan) error {
 	for _, q := range plan.Queues {
 		rows = append(rows, []string{q.Name, kindOf(argument(q.Args["x-queue-type"], "classic"), q.Passive), argumentsText(q.Args)})
 	}
-	if err := c.printf("\n"); err != nil {
-		return err
-	}
-	if err := c.printTable([]string{"QUEUE", "KIND", "ARGUMENTS"}, rows); err != nil {
+	if err := c.printSection([]string{"QUEUE", "KIND", "ARGUMENTS"}, rows); err != nil {
 		return err
 	}
 	rows = nil
 	for _, b := range planViewOf(plan).Bindings {
 		rows = append(rows, []string{b.Source, dash(b.Key), b.To + " " + b.Destination, argumentsText(b.Arguments)})
 	}
-	if err := c.printf("\n"); err != nil {
-		return err
-	}
-	return c.printTable([]string{"FROM", "KEY", "TO", "ARGUMENTS"}, rows)
+	return c.printSection([]string{"FROM", "KEY", "TO", "ARGUMENTS"}, rows)
 }
 
-// kindOf is a kind, and whether it is somebody else's.
+// kindOf is the kind of an exchange or queue, or that another program declares it.
 func kindOf(kind string, passive bool) string {
 	if passive {
-		return "somebody else's"
+		return "existing"
 	}
 	return kind
 }
@@ -130,7 +110,7 @@ func argument(value any, without string) string {
 	return fmt.Sprint(value)
 }
 
-// argumentsText is as in: x-message-ttl=5000 x-overflow=reject-publish.
+// argumentsText is a text such as x-message-ttl=5000 x-overflow=reject-publish.
 func argumentsText(args map[string]any) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(args)) {
@@ -142,9 +122,9 @@ func argumentsText(args map[string]any) string {
 func (c *command) topologyDiff() *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff [file]",
-		Short: "Say how the broker differs from what the flows need",
-		Long: `Diff compares what the flows of a file need with what the broker has, and says what to do about each difference. It changes nothing. Without the
-management API it cannot see bindings and policies, and says so. It ends with 3 if anything differs.`,
+		Short: "Show how the broker differs from what the flows need",
+		Long: `Diff compares what the flows of a file need with what the broker has, and prints what to do about each difference. It changes nothing. Without the
+management API it cannot see bindings and policies, and reports that. The exit code is 3 if anything differs.`,
 		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.withPlan(cmd.Context(), args, func(plan topology.Plan, a *admin.Admin) error {
@@ -164,7 +144,7 @@ management API it cannot see bindings and policies, and says so. It ends with 3 
 	}
 }
 
-// unchecked is the kind of what could not be seen.
+// unchecked is the kind of differences that could not be checked.
 const unchecked = "unchecked"
 
 func (c *command) printDiff(diff topology.Diff) error {
@@ -184,9 +164,9 @@ func (c *command) topologyApply() *cobra.Command {
 	var o admin.ApplyOptions
 	cmd := &cobra.Command{
 		Use:   "apply [file]",
-		Short: "Declare what the flows need and the broker has not",
-		Long: `Apply declares what is missing. What exists stays as it is, even if it differs or is too much, as a binding that no flow needs: apply says what to do
-about that, and ends with 3. It is safe to repeat.
+		Short: "Declare what is missing on the broker",
+		Long: `Apply declares what is missing. It does not change what exists, even if it differs or is not needed, such as a binding that no flow needs. Apply prints what to do
+about such differences, and the exit code is 3. It is safe to repeat.
 
 With --dry-run it tries the arguments of each missing queue on a queue with another name (rehop.try.…), which it deletes, and reports what the broker refuses.`,
 		Args: needs("[file]"),
@@ -232,12 +212,12 @@ func (c *command) topologyExport() *cobra.Command {
 	var vhost, file string
 	cmd := &cobra.Command{
 		Use:   "export [file]",
-		Short: "Write what the flows need as RabbitMQ's definitions",
-		Long: `Export writes the plan as RabbitMQ's definitions, in JSON, for rabbitmqctl import_definitions or the management API. For a flow with policy-priority,
-what a policy can set of its queue is in a policy, which can be changed later, instead of in arguments.`,
+		Short: "Write what the flows need as RabbitMQ definitions",
+		Long: `Export writes the plan as RabbitMQ definitions in JSON, for rabbitmqctl import_definitions or the management API. For a flow with policy-priority,
+settings that a policy can have are in a policy, which can be changed later, instead of in arguments of the queue.`,
 		Args: needs("[file]"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			plan, err := c.planOf(args)
+			plan, _, err := c.planOf(args)
 			if err != nil {
 				return err
 			}
@@ -253,7 +233,6 @@ what a policy can set of its queue is in a policy, which can be changed later, i
 	return cmd
 }
 
-// output writes a file, or to the standard output.
 func (c *command) output(file string, content []byte) error {
 	write := func(w io.Writer) error {
 		_, err := w.Write(content)
@@ -274,15 +253,15 @@ func (c *command) topologyDraw() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "draw [file]",
 		Short: "Draw what the flows need, or what the broker has",
-		Long: `Draw makes a picture of the plan, as SVG or as a Mermaid flowchart: exchanges are rounded, queues are boxes, dead letters dashed and red, alternate
-exchanges dotted. With --live it draws what the broker has, for which it needs the management API and no file.`,
+		Long: `Draw draws the plan as SVG or as a Mermaid flowchart: exchanges are rounded, queues are boxes, dead-lettering is dashed and red, alternate
+exchanges are dotted. With --live it draws what the broker has; this needs the management API and no file.`,
 		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if form != "svg" && form != "mermaid" {
-				return usage("--format %s: the forms are svg and mermaid", form)
+				return usage("--format %s: the formats are svg and mermaid", form)
 			}
 			if live && len(args) > 0 {
-				return usage("--live draws what the broker has, and %s was given as well", args[0])
+				return usage("--live draws what the broker has; remove the argument %s", args[0])
 			}
 			plan, err := c.pictured(cmd.Context(), args, live)
 			if err != nil {
@@ -302,7 +281,8 @@ exchanges dotted. With --live it draws what the broker has, for which it needs t
 
 func (c *command) pictured(ctx context.Context, args []string, live bool) (topology.Plan, error) {
 	if !live {
-		return c.planOf(args)
+		plan, _, err := c.planOf(args)
+		return plan, err
 	}
 	a, err := c.openAdmin(ctx, queueLayouts{})
 	if err != nil {

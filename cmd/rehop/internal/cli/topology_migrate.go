@@ -20,21 +20,21 @@ func (c *command) topologyMigrate() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "migrate queue [file]",
-		Short: "Give a queue that exists other arguments, without losing a message",
-		Long: `Migrate gives a queue the arguments that the plan says, under the same name. RabbitMQ cannot change those of a queue that exists, so its messages are
-kept in another one while it is deleted and declared again; exchanges accept messages all the time. It needs the management API. Publishers that publish
+		Short: "Change the arguments of an existing queue without losing messages",
+		Long: `Migrate gives a queue the arguments of the plan and keeps its name. RabbitMQ cannot change the arguments of an existing queue, so migrate moves the messages to
+another queue, deletes the queue and declares it again; exchanges accept messages all the time. It needs the management API. Publishers that publish
 to the queue by its name must pause, and consumers must be stopped.
 
 It declares the failed queue to which the new queue dead-letters, if that is missing. It tries the new arguments on another queue first, also with --dry-run, and does nothing if the broker refuses them. Queues that dead-letter to this one by its name
-have to be empty; --consumers wait waits for that, too.
+must be empty; --consumers wait waits for that, too.
 
-It says what it will do and asks, or needs --yes. If it is interrupted or killed, run it again to continue; with the previous version of the file, it undoes the migration.`,
+It prints its steps and asks, or needs --yes. If it is interrupted or killed, run it again to continue; with the previous version of the file, it undoes the migration.`,
 		Args: needs("queue", "[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch o.Consumers = admin.ConsumerRule(consumers); o.Consumers {
 			case admin.RefuseConsumers, admin.AwaitConsumers, admin.IgnoreConsumers:
 			default:
-				return usage("--consumers %s: it is refuse, wait or ignore", consumers)
+				return usage("--consumers %s: use refuse, wait or ignore", consumers)
 			}
 			if o.Settle < 0 {
 				return usage("--settle %v must not be negative", o.Settle)
@@ -47,8 +47,8 @@ It says what it will do and asks, or needs --yes. If it is interrupted or killed
 	flags := cmd.Flags()
 	flags.StringVar(&consumers, "consumers", string(admin.RefuseConsumers), "what to do while the queue has consumers: refuse, wait or ignore")
 	flags.BoolVar(&o.KeepOrder, "keep-order", false, "new messages wait until those before them are back; no subscriber may start before the end")
-	flags.DurationVar(&o.Settle, "settle", 0, "for how long nothing may have come to the queue before it is deleted (default 12s)")
-	flags.BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
+	flags.DurationVar(&o.Settle, "settle", 0, "how long no message may have arrived in the queue before it is deleted (default 12s)")
+	flags.BoolVar(&dryRun, "dry-run", false, "print the steps, and change nothing")
 	addYes(flags, &yes)
 	return cmd
 }

@@ -2,7 +2,7 @@ package cli
 
 import "github.com/rehop/rehop/topology"
 
-// planView is a plan as JSON.
+// planView is a plan in JSON output.
 type planView struct {
 	Exchanges []exchangeView `json:"exchanges"`
 	Queues    []plannedView  `json:"queues"`
@@ -13,7 +13,7 @@ type exchangeView struct {
 	Name      string         `json:"name"`
 	Kind      string         `json:"kind,omitempty"`
 	Internal  bool           `json:"internal,omitempty"`
-	Foreign   bool           `json:"foreign,omitempty"` // somebody else declares it
+	Existing  bool           `json:"existing,omitempty"` // another program declares it
 	Arguments map[string]any `json:"arguments,omitempty"`
 }
 
@@ -21,7 +21,7 @@ type plannedView struct {
 	Name       string         `json:"name"`
 	AutoDelete bool           `json:"auto_delete,omitempty"`
 	Exclusive  bool           `json:"exclusive,omitempty"`
-	Foreign    bool           `json:"foreign,omitempty"` // somebody else declares it
+	Existing   bool           `json:"existing,omitempty"` // another program declares it
 	Arguments  map[string]any `json:"arguments,omitempty"`
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/serve"
 )
 
-// upFlags are those of rehop up.
 type upFlags struct {
 	serviceFlags
 	memory           bool
@@ -28,17 +27,16 @@ func (c *command) up() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up [rehop.yaml]",
 		Short: "Run a broker and flows in one process",
-		Long: `Runs a broker within this process, its management API, and the flows of a file; without a file those of rehop.yaml in this
-directory, if it is there. If the file, --broker or $REHOP_BROKER names a broker, the flows run there and none is started; several
-copies then share the work.
+		Long: `Up runs the embedded broker, its management API, and the flows of a file, by default rehop.yaml in this directory if it exists.
+If the file, --broker or $REHOP_BROKER names a broker, the flows run there and the embedded broker is not started; several copies
+then share the work.
 
-SIGHUP reads the file again: flows that have not changed continue, and a file with errors changes nothing. SIGTERM and ^C let
-handlers finish. The second one ends at once: unfinished messages go back to their queues.`,
+` + signalsHelp,
 		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.runUp(cmd.Context(), &f, args) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.memory, "memory", false, "keep nothing on disk")
+	flags.BoolVar(&f.memory, "memory", false, "keep the messages of the broker in memory only")
 	flags.StringVar(&f.data, "data", "", "directory of the broker (default data of the file, else "+localData+")")
 	flags.StringVar(&f.amqp, "listen-amqp", "", `address of the broker, "none" for none (default listen.amqp of the file, else `+localAMQP+`)`)
 	flags.StringVar(&f.management, "listen-management", "", `address of its management API, "none" for none (default listen.management of the file, else `+localManagement+`)`)
@@ -49,7 +47,7 @@ handlers finish. The second one ends at once: unfinished messages go back to the
 
 func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 	if f.memory && f.data != "" {
-		return usage("--memory keeps nothing, and --data says where: give one of them")
+		return usage("--memory and --data exclude each other")
 	}
 	var release broker.Compat
 	if f.rabbitmq != "" {
@@ -63,10 +61,7 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	path := localFile
-	if len(args) > 0 {
-		path = args[0]
-	}
+	path := fileOf(args)
 	if _, absent := os.Stat(path); len(args) > 0 || !errors.Is(absent, fs.ErrNotExist) {
 		load = func() (*config.File, error) { return config.Load(path) }
 		if first, err = c.loadFile(path); err != nil {
@@ -78,18 +73,18 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 		return err
 	}
 	defer stop()
-	if !c.namesBroker() && len(first.Broker) == 0 {
+	if c.namedBroker() == "" && len(first.Broker) == 0 {
 		s.Embedded = &serve.Embedded{AMQP: address(f.amqp, first.Listen.AMQP, localAMQP), Management: address(f.management, first.Listen.Management, localManagement),
 			Users: first.Users, RabbitMQ: cmp.Or(release, first.RabbitMQ), MaxBody: first.MaxBody}
 		if !f.memory {
-			s.Embedded.Data = given(f.data, first.Data, localData)
+			s.Embedded.Data = cmp.Or(f.data, first.Data, localData)
 		}
 	} else if f.memory || f.data != "" || f.amqp != "" || f.management != "" || f.rabbitmq != "" {
-		const what = "--memory, --data, --rabbitmq, --listen-amqp and --listen-management are for a broker within this process, and another one is named"
+		const what = "--memory, --data, --rabbitmq, --listen-amqp and --listen-management are for the embedded broker, which is not started because another broker is named"
 		if c.reach.broker != "" {
 			return usage(what)
 		}
-		// Units and images have them in their command lines, whatever the file says.
+		// Service units and container images always have them in their command lines.
 		s.Logger.Info("flags have no effect: " + what)
 	}
 	return runService(ctx, s)

@@ -22,7 +22,6 @@ func (c *command) version() *cobra.Command {
 	}
 }
 
-// build is what this program was made of.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`

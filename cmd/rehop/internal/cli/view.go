@@ -13,14 +13,14 @@ import (
 	"github.com/rehop/rehop/internal/headerjson"
 )
 
-// view is a message as JSON. What tail prints, publish takes.
+// view is a message in JSON output. publish --lines reads the output of tail.
 type view struct {
 	ID       string         `json:"id,omitempty"`
 	Queue    string         `json:"queue,omitempty"`
 	Exchange string         `json:"exchange"`
 	Key      string         `json:"key"`
 	Headers  map[string]any `json:"headers,omitempty"`
-	// Body is text, or any other JSON that is meant as such. Base64 is for bodies that are no text.
+	// Body is text, or other JSON that is sent unchanged. Base64 is for bodies that are not text.
 	Body   json.RawMessage `json:"body,omitempty"`
 	Base64 []byte          `json:"body_base64,omitempty"`
 
@@ -75,7 +75,7 @@ func viewsOf(messages []admin.Message) ([]view, error) {
 	return all, nil
 }
 
-// known is a time, or nil where there is none.
+// known is a time, or nil if it is zero.
 func known(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -83,7 +83,7 @@ func known(t time.Time) *time.Time {
 	return &t
 }
 
-// when is a time as people read it, or a dash.
+// when is a time as text, or a dash.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -91,7 +91,7 @@ func when(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// headersText is as in: tenant=acme try=2.
+// headersText is a text such as tenant=acme try=2.
 func headersText(headers map[string]any) string {
 	plainHeaders := headerjson.Plain(headers)
 	var all []string
@@ -109,7 +109,6 @@ func headersText(headers map[string]any) string {
 	return strings.Join(all, " ")
 }
 
-// bodyText is the beginning of a body.
 func bodyText(body []byte, limit int) string {
 	if limit > 0 && len(body) > limit {
 		cut := limit
@@ -121,7 +120,7 @@ func bodyText(body []byte, limit int) string {
 	return string(body)
 }
 
-// plainLines is a text without what a terminal would obey, on the lines that it has.
+// plainLines is a text of several lines without control characters.
 func plainLines(text string) string {
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	for i, line := range lines {
@@ -130,7 +129,6 @@ func plainLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// shorten cuts a text for a table.
 func shorten(text string, columns int) string {
 	runes := []rune(text)
 	if len(runes) <= columns {

@@ -51,16 +51,16 @@ func TestUsersAndBodies(t *testing.T) {
 		t.Errorf("got %+v and %d, want %+v and 64 MiB", file.Users, file.MaxBody, want)
 	}
 	for text, want := range map[string]string{
-		"users: {guest: a}":                          "guest is there without being named",
+		"users: {guest: a}":                          "user guest always exists",
 		"users: {shop: }":                            `user "shop" has no password`,
 		"users: {shop: '${SHOP}'}":                   "the environment has no SHOP",
 		"users: {shop: {password: a, tags: [king]}}": `"king" must be one of administrator`,
 		"users: {shop: {passwort: a}}":               `did you mean "password"?`,
-		"broker: amqp://a/\nusers: {shop: a}":        "users are for a broker within this program",
+		"broker: amqp://a/\nusers: {shop: a}":        "users is for the embedded broker",
 		"max-body: 0":                                "max-body must be from 1",
 		"rabbitmq: 4.5":                              `"4.5" must be a release`,
 		"rabbitmq: [4.3]":                            "must be a release",
-		"{broker: 'amqp://h/', rabbitmq: 4.3}":       "rabbitmq is for a broker within this program",
+		"{broker: 'amqp://h/', rabbitmq: 4.3}":       "rabbitmq is for the embedded broker",
 		"max-body: 513MiB":                           "max-body must be from 1",
 	} {
 		if _, err := config.Parse("rehop.yaml", []byte(text), env()); err == nil || !strings.Contains(err.Error(), want) {
@@ -120,7 +120,7 @@ flows:
         run: [./mail, --fast]
         args: [now]
         env: {A: b}
-        exit-codes: {3: permanent, 4: discard}
+        exit-codes: {3: failed, 4: discarded}
   last:
     retry: none
     target: {http: "http://localhost/$${x}"}
@@ -130,7 +130,7 @@ outboxes:
   other: {database: "mysql://u:p@db/other?tls=skip-verify"}
 `
 
-// Everything that can be said is understood.
+// Every key is read.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	f := parse(t, whole, "PASSWORD", "p:w", "TOKEN", "${PASSWORD}", "SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "PREFIX", "app")
@@ -157,16 +157,16 @@ func TestParse(t *testing.T) {
 	}
 	check("notify", f.Flows[0].Subscriber, notify)
 	check("notify's target", *f.Flows[0].Target.HTTP, config.HTTP{URL: "https://shop.example/hook", Header: map[string][]string{"Authorization": {"Bearer ${PASSWORD}"}},
-		Secrets: []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, Timeout: 10 * time.Second, RetryAll: true})
+		Secrets: []target.Secret{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, Timeout: 10 * time.Second, RetryAll: true})
 	notify.Queue, notify.Concurrency, notify.Prefetch = "order-copy", 2, 3
 	notify.Rate, notify.Burst = 10./60, 1
 	check("copy", f.Flows[1].Subscriber, notify)
 	check("how long copy holds messages", f.Flows[1].Holds(), 2*time.Minute+18*time.Second)
-	check("copy's target", *f.Flows[1].Target.Forward, config.Forward{Exchange: "audit", Timeout: 30 * time.Second})
+	check("copy's target", *f.Flows[1].Target.Forward, target.Forward{Exchange: "audit", Timeout: 30 * time.Second})
 	check("mail", f.Flows[2].Subscriber, rehop.Subscriber{Queue: "mail", Exchange: "mails", Layout: layout.Sneakers{Delay: 30 * time.Second, Retries: 3},
 		Retry: rehop.Exponential(time.Second, 3, time.Hour, 8).WithJitter(0.2).WithImmediate(1)})
-	check("mail's target", *f.Flows[2].Target.Command, config.Command{Path: "./mail", Args: []string{"--fast", "now"}, Env: []string{"A=b"}, Timeout: 30 * time.Second,
-		Outcomes: map[int]target.Outcome{3: target.Fail, 4: target.Discard}})
+	check("mail's target", *f.Flows[2].Target.Command, target.Command{Path: "./mail", Args: []string{"--fast", "now"}, Env: []string{"A=b"}, Timeout: 30 * time.Second,
+		Outcomes: map[int]target.Outcome{3: target.Failed, 4: target.Discarded}})
 	check("last's schedule", f.Flows[3].Subscriber.Retry, rehop.NoRetry())
 	check("last's target", f.Flows[3].Target.HTTP.URL, "http://localhost/${x}")
 	check("dialects", []dialect.Dialect{f.Outboxes[0].Database.Dialect, f.Outboxes[1].Database.Dialect, f.Outboxes[2].Database.Dialect},
@@ -223,19 +223,19 @@ func TestFaults(t *testing.T) {
 		"no time":            {"drain: soon", []string{`"soon" must be a time as in 500ms`}},
 		"negative time":      {"drain: -5s", []string{`"-5s" must be a time`}},
 		"no broker URL":      {"broker: localhost:5672", []string{"rehop.yaml:1: the file: broker 1 must be like amqp://user:password@host:5672/vhost"}},
-		"broker and data":    {"broker: amqp://a/\ndata: x", []string{"rehop.yaml:2: data is for a broker within this program"}},
+		"broker and data":    {"broker: amqp://a/\ndata: x", []string{"rehop.yaml:2: data is for the embedded broker"}},
 		"cert without key":   {"tls: {cert: x}", []string{"cert and key belong together"}},
 		"bad kind":           {"exchanges: {a: topik}", []string{`"topik" must be one of topic, direct, fanout, headers; did you mean "topic"?`}},
 		"empty flow":         {"flows:\n  a:", []string{`rehop.yaml:2: flow "a" is empty; it needs a target`}},
 		"no target":          {"flows:\n  a: {queue: q}", []string{`rehop.yaml:2: flow "a" has no target`}},
-		"two targets":        {"flows:\n  a:\n    target: {http: 'http://x', command: y}", []string{`must have one of http, command and forward, and has 2`}},
+		"two targets":        {"flows:\n  a:\n    target: {http: 'http://x', command: y}", []string{`must have exactly one of http, command and forward, and has 2`}},
 		"unknown target":     {"flows:\n  a:\n    target: {htttp: 'http://x'}", []string{`rehop.yaml:3: unknown key "htttp" in target of flow "a"; did you mean "http"?`}},
 		"bad URL":            {"flows:\n  a:\n    target:\n      http:\n        url: ftp://user:secret@x\n", []string{`rehop.yaml:5: http of flow "a": url must begin with http:// or https://`}},
 		"bad secret":         {"flows:\n  a:\n    target:\n      http: {url: 'http://x', secrets: [whsec_abc]}\n", []string{`secret 1: it must have 24 to 64 bytes`}},
 		"bad header":         {"flows:\n  a:\n    target:\n      http:\n        url: http://x\n        headers: {Webhook-Id: x}\n", []string{`rehop.yaml:6: http of flow "a": headers: "Webhook-Id" is set for each message`}},
 		"library's words":    {"flows:\n  a:\n    concurrency: 10\n    prefetch: 2" + ok, []string{`rehop.yaml:4: flow "a": prefetch 2 must be from concurrency, 10, to 65535`}},
 		"library's, no line": {"flows:\n  a:\n    queue: amq.x" + ok, []string{`rehop.yaml:3: flow "a": queue "amq.x": names that begin with amq. belong to the broker`}},
-		"queue twice":        {"flows:\n  a: {target: {http: 'http://x'}}\n  b:\n    queue: a" + ok, []string{`rehop.yaml:4: flow "b" has the queue "a", as flow "a" in line 2 has`}},
+		"queue twice":        {"flows:\n  a: {target: {http: 'http://x'}}\n  b:\n    queue: a" + ok, []string{`rehop.yaml:4: flow "b" has the same queue "a" as flow "a" in line 2`}},
 		"kinds differ": {"flows:\n  a: {exchange: x, exchange-type: direct, target: {http: 'http://x'}}\n  b:\n    exchange: x\n    exchange-type: fanout" + ok,
 			[]string{`rehop.yaml:3: flow "b": `}},
 		"exchange differs": {"flows:\n  a:\n    exchange: x\n    exchange-type: fanout" + ok + "exchanges: {x: direct}", []string{`rehop.yaml:2: flow "a": exchange "x" is planned twice, differently`}},
@@ -246,8 +246,8 @@ func TestFaults(t *testing.T) {
 		"large burst":      {"flows:\n  a:\n    rate: {limit: 1/s, burst: 2000000}" + ok, []string{`rehop.yaml:3: flow "a": rate: burst 2000000 must be from 1 to 1000000`}},
 		"no burst":         {"flows:\n  a:\n    rate: {limit: 1/s, burst: 0}" + ok, []string{`rehop.yaml:3: burst 0 must be at least 1`}},
 		"bad retry":        {"flows:\n  a:\n    retry: [1s, x]" + ok, []string{`rehop.yaml:3: "x" must be a time`}},
-		"half a retry":     {"flows:\n  a:\n    retry: {first: 1s, max: 1h}" + ok, []string{"retry: waits that grow need attempts"}},
-		"both retries":     {"flows:\n  a:\n    retry: {steps: [1s], attempts: 3}" + ok, []string{"retry has steps, and attempts is for waits that grow"}},
+		"half a retry":     {"flows:\n  a:\n    retry: {first: 1s, max: 1h}" + ok, []string{"retry: delays that grow need attempts"}},
+		"both retries":     {"flows:\n  a:\n    retry: {steps: [1s], attempts: 3}" + ok, []string{"retry has steps, and attempts is for delays that grow"}},
 		"library's retry":  {"flows:\n  a:\n    retry: [0s]" + ok, []string{`rehop.yaml:3: flow "a": retry: step 1, 0s, must be from 1 ms`}},
 		"unknown layout":   {"flows:\n  a:\n    layout: sneaker" + ok, []string{`rehop.yaml:3: unknown layout "sneaker" in layout; did you mean "sneakers"?`}},
 		"layout's setting": {"flows:\n  a:\n    layout: {sneakers: {delay: 1us}}" + ok, []string{`rehop.yaml:3: layout sneakers: `}},
@@ -256,7 +256,7 @@ func TestFaults(t *testing.T) {
 			[]string{`flow "a" forwards messages to its own queue`}},
 		"no command":       {"flows:\n  a:\n    target: {command: {args: [x]}}", []string{`command of flow "a": run is empty`}},
 		"bad exit code":    {"flows:\n  a:\n    target: {command: {run: x, exit-codes: {300: retry, x: retry, 4: retri}}}", []string{`"300" must be an exit code`, `"x" must be an exit code`, `did you mean "retry"?`}},
-		"target too long":  {"flows:\n  a:\n    timeout: 1s\n    target: {command: {run: x, timeout: 2s}}", []string{`its target may take 2s, and the flow has a timeout of 1s`}},
+		"target too long":  {"flows:\n  a:\n    timeout: 1s\n    target: {command: {run: x, timeout: 2s}}", []string{`its target has a timeout of 2s, and the flow one of 1s`}},
 		"unset":            {"flows:\n  a:\n    target: {http: 'http://${NO_SUCH}/'}", []string{`rehop.yaml:3: ${NO_SUCH}: the environment has no NO_SUCH`}},
 		"half a reference": {"broker: 'amqp://${A'", []string{"${ has no } behind it"}},
 		"bad reference":    {"broker: 'amqp://${A-B}'", []string{"${A-B} is not the name of a variable"}},

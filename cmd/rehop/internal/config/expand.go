@@ -8,10 +8,10 @@ import (
 // reference is ${NAME}, or what begins like it; $${ stands for ${ itself.
 var reference = regexp.MustCompile(`\$\$\{|\$\{([^}]*)(\}?)`)
 
-// name is what a variable of the environment may be called.
+// name is the name of a variable of the environment.
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand fills references to the environment in, and says which are wrong or missing. What it fills in is not looked at again.
+// expand replaces references to the environment, and returns errors for those that are wrong or missing. Values are not expanded again.
 func expand(text string, env func(name string) (string, bool)) (out string, missing []string) {
 	out = reference.ReplaceAllStringFunc(text, func(found string) string {
 		if found == "$${" {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Fault is something that is wrong in a file.
+// Fault is an error in a file.
 type Fault struct {
 	File string `json:"file"`
 	Line int    `json:"line,omitempty"` // 0: it is not about a line
@@ -21,7 +21,7 @@ func (f Fault) Error() string {
 	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Text)
 }
 
-// Faults is everything that is wrong in a file, in the order of its lines.
+// Faults are all errors in a file, in the order of its lines.
 type Faults []Fault
 
 func (f Faults) Error() string {
@@ -37,7 +37,7 @@ func (f Faults) sorted() Faults {
 	return slices.Compact(f)
 }
 
-// nearest is the one of some words that somebody may have meant, or "".
+// nearest returns the most similar of some words, or "" if none is similar.
 func nearest(word string, words []string) string {
 	best, found := len([]rune(word))/2+1, ""
 	for _, w := range words {
@@ -48,7 +48,7 @@ func nearest(word string, words []string) string {
 	return found
 }
 
-// distance is how many letters have to be added, removed, changed or swapped with their neighbour to turn one word into another.
+// distance is the Damerau-Levenshtein distance: how many letters must be added, removed, changed or swapped with their neighbour.
 func distance(from, to string) int {
 	a, b := []rune(from), []rune(to)
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)

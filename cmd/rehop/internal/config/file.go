@@ -18,60 +18,60 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// File is what a rehop.yaml says.
+// File is the content of a rehop.yaml. Zero values mean that the file does not set them.
 type File struct {
 	Path string
-	// Broker has the URLs of the broker's nodes. None: the file does not say.
+	// Broker has the URLs of the broker's nodes.
 	Broker []string
-	// Management is the URL of the broker's management API. Empty: the file does not say.
+	// Management is the URL of the broker's management API.
 	Management string
 	TLS        TLS
-	// Data is the directory of a broker within this program. Empty: the file does not say.
+	// Data is the directory of the embedded broker.
 	Data   string
 	Listen Listen
-	// Users may log in to a broker within this program, beside guest.
+	// Users are users of the embedded broker, in addition to guest.
 	Users []User
-	// RabbitMQ is the release whose rules a broker within this program follows. 0: the usual.
+	// RabbitMQ is the release whose rules the embedded broker follows.
 	RabbitMQ broker.Compat
-	// MaxBody is the largest body in bytes that is published, and that a broker within this program takes. 0: the usual.
+	// MaxBody is the largest body in bytes that is published, and that the embedded broker accepts.
 	MaxBody int
-	// QueueType is that of the queues in which messages wait and rest.
+	// QueueType is the type of delay queues and failed queues.
 	QueueType layout.QueueType
-	// Drain is how long messages under way may take when the program ends.
+	// Drain is how long handlers may take to finish when the program ends.
 	Drain     time.Duration
 	Exchanges []rehop.Exchange
 	Flows     []Flow
 	Outboxes  []Outbox
-	// Notes are what is not wrong and still worth knowing, in the order of the lines. Nil: nothing.
+	// Notes are hints that are not errors, in the order of the lines.
 	Notes Faults
 }
 
-// Listen has the addresses on which the program listens. Empty: the file does not say.
+// Listen has the addresses on which the program listens.
 type Listen struct {
-	AMQP       string // of a broker within this program
-	Management string // of that broker's management API
+	AMQP       string // of the embedded broker
+	Management string // of its management API
 	HTTP       string // of health and metrics
 }
 
 // TLS names files for connections to the broker.
 type TLS struct{ CA, Cert, Key string }
 
-// User may do everything on a broker within this program.
+// User is a user of the embedded broker with all permissions.
 type User struct {
 	Name, Password string
-	// Tags say what of the management API the user may see and do.
+	// Tags are the user's rights in the management API.
 	Tags []string
 }
 
-// largestBody is the most that any broker takes.
+// largestBody is the most that any broker accepts.
 const largestBody = 512 << 20
 
 const (
-	largest      = 4 << 20 // a file that is larger is none of ours
+	largest      = 4 << 20 // of a file, in bytes
 	defaultDrain = 30 * time.Second
 )
 
-// Load reads a file. If anything is wrong in it, the error is Faults, which has all of it.
+// Load reads a file. If it has errors, Load returns all of them as Faults.
 func Load(path string) (*File, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -86,8 +86,7 @@ func Load(path string) (*File, error) {
 }
 
 func reason(err error) string {
-	var path *os.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path.Err.Error()
 	}
 	return err.Error()
@@ -111,10 +110,10 @@ func Parse(path string, text []byte, env func(name string) (value string, set bo
 	return file, nil
 }
 
-// lineOf finds the line in what the parser says.
+// lineOf finds the line in an error of the parser.
 var lineOf = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
 
-// document is the root of the one document in a file. Nil: there is none, or it is no YAML.
+// document returns the root of the document in a file. Nil: there is none, or it is not YAML.
 func (r *reader) document(text []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var node, second yaml.Node
@@ -157,7 +156,7 @@ func (r *reader) file(root *yaml.Node, f *File) {
 			r.mapping(n, "listen", keys{"amqp": r.text(&f.Listen.AMQP), "management": r.text(&f.Listen.Management), "http": r.text(&f.Listen.HTTP)})
 		},
 		"users":      func(n *yaml.Node) { r.users(n, f) },
-		"rabbitmq":   func(n *yaml.Node) { r.release(n, f) },
+		"rabbitmq":   value(r, &f.RabbitMQ, "a release of RabbitMQ", "a release of RabbitMQ whose rules rehop knows: 3.10, 3.13, 4.0 or 4.3", broker.ParseCompat),
 		"max-body":   r.bytes(&f.MaxBody),
 		"queue-type": choice(r, &f.QueueType, layout.Quorum, layout.Classic),
 		"drain":      r.period(&f.Drain),
@@ -165,14 +164,10 @@ func (r *reader) file(root *yaml.Node, f *File) {
 		"flows":      func(n *yaml.Node) { r.flows(n, f) },
 		"outboxes":   func(n *yaml.Node) { r.outboxes(n, f) },
 	})
-	if len(f.Broker) > 0 && f.Data != "" {
-		r.fault(at.at("data"), "data is for a broker within this program, and broker names another one")
-	}
-	if len(f.Broker) > 0 && len(f.Users) > 0 {
-		r.fault(at.at("users"), "users are for a broker within this program, and broker names another one, which has its own")
-	}
-	if len(f.Broker) > 0 && f.RabbitMQ != 0 {
-		r.fault(at.at("rabbitmq"), "rabbitmq is for a broker within this program, and broker names another one")
+	for _, key := range []string{"data", "users", "rabbitmq"} {
+		if _, given := at.keys[key]; given && len(f.Broker) > 0 {
+			r.fault(at.at(key), "%s is for the embedded broker, which is not started because broker names another one", key)
+		}
 	}
 	if _, given := at.keys["max-body"]; given && (f.MaxBody < 1 || f.MaxBody > largestBody) {
 		r.fault(at.at("max-body"), "max-body must be from 1 to %d bytes (512MiB)", largestBody)
@@ -187,18 +182,7 @@ func (r *reader) file(root *yaml.Node, f *File) {
 	r.agree(f)
 }
 
-func (r *reader) release(n *yaml.Node, f *File) {
-	text, shown, ok := r.scalar(n, "a release of RabbitMQ")
-	if !ok {
-		return
-	}
-	var err error
-	if f.RabbitMQ, err = broker.ParseCompat(text); err != nil {
-		r.fault(n, "%s must be a release of RabbitMQ whose rules rehop knows: 3.10, 3.13, 4.0 or 4.3", shown)
-	}
-}
-
-// withoutOwn leaves keys out that begin with x-: there, files keep what they refer to by aliases.
+// withoutOwn leaves out keys that begin with x-, in which files can keep values for aliases.
 func withoutOwn(root *yaml.Node) *yaml.Node {
 	if root.Kind != yaml.MappingNode {
 		return root
@@ -226,17 +210,17 @@ func (r *reader) users(n *yaml.Node, f *File) {
 		}
 		switch {
 		case name == localUser:
-			r.fault(key, "%s is there without being named, for this machine alone; name another user", localUser)
+			r.fault(key, "user %s always exists, and can log in only from this machine; choose another name", localUser)
 		case len(name) > 255:
-			r.fault(key, "the name of a user has %d bytes, AMQP allows 255", len(name))
+			r.fault(key, "the name of a user has %d bytes; AMQP allows 255", len(name))
 		case u.Password == "":
-			r.fault(key, "user %q has no password; write ${NAME}, and have NAME in the environment", name)
+			r.fault(key, "user %q has no password; write ${NAME} and set NAME in the environment", name)
 		}
 		f.Users = append(f.Users, u)
 	})
 }
 
-// localUser is the one of every broker within this program.
+// localUser is the user that every embedded broker has.
 const localUser = "guest"
 
 // exchanges reads exchanges by name: a type, or a mapping, or nothing.
@@ -252,22 +236,22 @@ func (r *reader) exchanges(n *yaml.Node, f *File) {
 			r.mapping(value, fmt.Sprintf("exchange %q", name), keys{"type": exchangeType, "layout": r.layout(&x.Layout)})
 		}
 		if len(name) > 255 {
-			r.fault(key, "the name of an exchange has %d bytes, AMQP allows 255", len(name))
+			r.fault(key, "the name of an exchange has %d bytes; AMQP allows 255", len(name))
 		}
 		f.Exchanges = append(f.Exchanges, x)
 	})
 }
 
-// Config is the configuration of a client for what is in the file, without how it logs in by certificate.
+// Config returns the configuration of a client for the file, without TLS.
 func (f *File) Config() rehop.Config {
 	return rehop.Config{URLs: f.Broker, Exchanges: f.Exchanges, QueueType: f.QueueType}
 }
 
-// Subscriptions are those of the flows, without handlers.
-func (f *File) Subscriptions() ([]rehop.Subscriber, error) {
+// Subscribers returns the subscribers of the flows, without handlers.
+func (f *File) Subscribers() []rehop.Subscriber {
 	all := make([]rehop.Subscriber, len(f.Flows))
 	for i, flow := range f.Flows {
 		all[i] = flow.Subscriber
 	}
-	return all, nil
+	return all
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// Flow is a subscription and where its messages go. Two flows that are read from the same text are equal by reflect.DeepEqual.
+// Flow is a subscription with a target. Two flows that are read from the same text are equal by reflect.DeepEqual.
 type Flow struct {
 	Name string
-	// Subscription has everything but the handler.
+	// Subscriber has everything but the handler.
 	Subscriber rehop.Subscriber
-	// PauseWhenDown: while the target cannot be reached the flow pauses, and no attempt is burnt.
+	// PauseWhenDown pauses the flow, without using attempts, while the target cannot be reached.
 	PauseWhenDown bool
 	Target        Target
 }
@@ -31,7 +31,7 @@ func (r *reader) flows(n *yaml.Node, f *File) {
 		flow, at := r.flow(name, key, value)
 		for i, other := range f.Flows {
 			if other.Subscriber.Queue == flow.Subscriber.Queue {
-				r.fault(at.at("queue"), "flow %q has the queue %q, as flow %q in line %d has: they would take each other's messages",
+				r.fault(at.at("queue"), "flow %q has the same queue %q as flow %q in line %d: they would take each other's messages",
 					name, flow.Subscriber.Queue, other.Name, r.flowsAt[i].self.Line)
 			}
 		}
@@ -40,7 +40,7 @@ func (r *reader) flows(n *yaml.Node, f *File) {
 	})
 }
 
-// agree finds out whether what the flows declare is possible, and fits the exchanges and each other.
+// agree checks that the flows can be declared, together with the exchanges and with each other.
 func (r *reader) agree(f *File) {
 	var sound []rehop.Subscriber
 	for i, at := range r.flowsAt {
@@ -62,7 +62,7 @@ func (r *reader) agree(f *File) {
 	}
 }
 
-// fieldKeys are the keys of fields that have another name here.
+// fieldKeys are the keys of fields whose name differs from the key.
 var fieldKeys = map[string]string{"QueueArgs": "arguments", "ExchangeType": "exchange-type", "Retry": "retry",
 	"Rate": "rate", "Burst": "burst", "Prefetch": "prefetch", "Concurrency": "concurrency"}
 
@@ -112,11 +112,11 @@ func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 	r.checkTimes(flow, at)
 	r.checkCircle(flow, at)
 	if of := s.Layout; of != nil && layouts.CountsInDeaths(of) {
-		r.note(at.at("layout"), "%s: layout %s counts failures in the header x-death, and RabbitMQ 4 ignores what clients write there: the programs that share the queue do not see each other's failures. To change that, %s",
+		r.note(at.at("layout"), "%s: layout %s counts failures in the header x-death, which RabbitMQ 4 ignores if a client writes it: programs that share the queue do not see each other's failures. To change that, %s",
 			what, layouts.Name(of), layouts.WithoutDeaths(of))
 	}
 	if flow.QuorumPriorities() {
-		r.note(at.at("max-priority"), "%s: quorum queues have priorities from RabbitMQ 4.0 on; on an earlier release the flow does not start. For such a release, use queue-type classic or leave out max-priority", what)
+		r.note(at.at("max-priority"), "%s: quorum queues have priorities since RabbitMQ 4.0; on an earlier release the flow does not start. For such a release, use queue-type classic or leave out max-priority", what)
 	}
 	return flow, at
 }
@@ -126,11 +126,11 @@ func (f Flow) QuorumPriorities() bool {
 	return f.Subscriber.MaxPriority > 0 && f.Subscriber.QueueType == layout.Quorum
 }
 
-// usualFlowTimeout is that of a flow.
+// usualFlowTimeout is the default timeout of a flow.
 const usualFlowTimeout = 5 * time.Minute
 
-// Holds is the longest time that the flow holds a message, immediate retries aside: its timeout, as often as messages are handled one after
-// the other until all that were prefetched are done, and what the rate needs for them.
+// Holds is the longest time that the flow holds a message, without immediate retries: its timeout, times the number of prefetched messages
+// that a worker handles one after the other, plus the time that the rate limit needs for them.
 func (f Flow) Holds() time.Duration {
 	s := f.Subscriber
 	t := consume.Timeout{Concurrency: cmp.Or(s.Concurrency, 1), Rate: s.Rate}
@@ -139,7 +139,7 @@ func (f Flow) Holds() time.Duration {
 	return cmp.Or(s.Timeout, usualFlowTimeout)*time.Duration(rounds) + t.RateWait()
 }
 
-// arguments reads queue arguments, whose values are the broker's business.
+// arguments reads queue arguments. Their values are not checked.
 func (r *reader) arguments(to *map[string]any) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		*to = make(map[string]any)
@@ -162,7 +162,7 @@ func (r *reader) arguments(to *map[string]any) func(*yaml.Node) {
 	}
 }
 
-// checkTimes finds a target that may take longer than its flow. One that does not say how long gets no more than the flow has.
+// checkTimes reports a target with a longer timeout than its flow. A target without a timeout gets at most that of the flow.
 func (r *reader) checkTimes(f Flow, at places) {
 	limit := cmp.Or(f.Subscriber.Timeout, usualFlowTimeout)
 	own := f.Target.timeout()
@@ -173,14 +173,14 @@ func (r *reader) checkTimes(f Flow, at places) {
 		*own = min(limit, usualTimeout)
 	}
 	if *own > limit {
-		r.fault(at.at("target"), "flow %q: its target may take %v, and the flow has a timeout of %v; the flow's must not be shorter", f.Name, *own, limit)
+		r.fault(at.at("target"), "flow %q: its target has a timeout of %v, and the flow one of %v; the timeout of the flow must not be shorter", f.Name, *own, limit)
 	}
 }
 
-// usualTimeout is that of a target.
+// usualTimeout is the default timeout of a target.
 const usualTimeout = 30 * time.Second
 
-// checkCircle finds a flow that forwards messages to its own queue.
+// checkCircle reports a flow that forwards messages to its own queue.
 func (r *reader) checkCircle(f Flow, at places) {
 	to := f.Target.Forward
 	if to == nil {
@@ -193,7 +193,7 @@ func (r *reader) checkCircle(f Flow, at places) {
 		if len(bound) == 0 {
 			bound = []string{"#"}
 		}
-		// A message that keeps its key has come by it.
+		// A message without a new key matches the binding by which it came.
 		circle = to.Key == "" || s.ExchangeType == "fanout" || slices.ContainsFunc(bound, func(b string) bool {
 			if s.ExchangeType == "direct" {
 				return b == to.Key
@@ -206,7 +206,7 @@ func (r *reader) checkCircle(f Flow, at places) {
 	}
 }
 
-// matches reports whether a binding of a topic exchange lets a key pass.
+// matches reports whether a binding key of a topic exchange matches a routing key.
 func matches(binding, key []string) bool {
 	switch {
 	case len(binding) == 0:

@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// layout reads the name of a layout, or a mapping of that name to the layout's settings.
+// layout reads the name of a layout, or a mapping from that name to its settings.
 func (r *reader) layout(to *layout.Layout) func(*yaml.Node) {
 	var (
 		tiers    layout.Tiers
@@ -38,13 +38,7 @@ func (r *reader) layout(to *layout.Layout) func(*yaml.Node) {
 	}
 	return func(n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode {
-			kind, ok := kinds[n.Value]
-			if !ok {
-				r.unknown(n, "layout", "layout", slices.Sorted(maps.Keys(kinds)))
-				return
-			}
-			*to = kind.made()
-			return
+			n = &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Content: []*yaml.Node{n, {Kind: yaml.MappingNode, Line: n.Line}}}
 		}
 		chosen := 0
 		r.named(n, "layout", func(name string, key, value *yaml.Node) {
@@ -54,7 +48,7 @@ func (r *reader) layout(to *layout.Layout) func(*yaml.Node) {
 				return
 			}
 			if chosen++; chosen > 1 {
-				r.fault(key, "layout names more than one")
+				r.fault(key, "layout has more than one name")
 				return
 			}
 			at := r.mapping(value, "layout "+name, kind.keys)

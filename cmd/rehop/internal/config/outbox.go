@@ -12,16 +12,16 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// Outbox is the outbox of a database, which is relayed to the broker; see outbox.Relay.
+// Outbox is the outbox of a database, and how it is relayed; see outbox.Relay.
 type Outbox struct {
 	Name string
-	// Database is where the outbox is.
+	// Database has the outbox.
 	Database database.Source
 	// Tables are the names of rehop's tables in the database.
 	Tables dialect.Tables
-	// Migrate brings rehop's tables in the database to the newest version at the start.
+	// Migrate brings rehop's tables to the newest version at the start.
 	Migrate bool
-	// RequireDurable refuses a database whose settings let a crash lose what was committed.
+	// RequireDurable refuses a database whose settings let a crash lose committed messages.
 	RequireDurable bool
 
 	BatchSize, MaxBytes, Tries                     int
@@ -79,7 +79,7 @@ func (r *reader) outbox(name string, key, n *yaml.Node) Outbox {
 	return o
 }
 
-// tableName is a part of the names of tables, and what faults may repeat of it.
+// tableName is a part of the names of tables, and its text in the file, which can be shown in errors.
 type tableName struct{ text, shown string }
 
 func (r *reader) tableName(to *tableName) func(*yaml.Node) {
@@ -90,7 +90,7 @@ func (r *reader) tableName(to *tableName) func(*yaml.Node) {
 	}
 }
 
-// checkTableName reports a name that the database could not have, as it is in the file.
+// checkTableName reports a name that the database cannot have, with the text of the file.
 func (r *reader) checkTableName(at *yaml.Node, what string, name tableName, err error) {
 	if err != nil {
 		r.fault(at, "%s: %s", what, strings.ReplaceAll(err.Error(), strconv.Quote(name.text), name.shown))

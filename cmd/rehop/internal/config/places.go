@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// places are where the keys of a mapping are, for faults that are found later.
+// places are the positions of the keys of a mapping, for faults that are found later.
 type places struct {
 	what string
 	self *yaml.Node
@@ -17,7 +17,7 @@ type places struct {
 	faulty bool
 }
 
-// at is the place of a key, or of the mapping if the key is not there.
+// at returns the position of a key, or of the mapping if the key is missing.
 func (p places) at(key string) *yaml.Node {
 	if n, ok := p.keys[key]; ok {
 		return n
@@ -25,14 +25,14 @@ func (p places) at(key string) *yaml.Node {
 	return p.self
 }
 
-// word finds names of Go's fields in a text.
+// word finds names of Go fields in a text.
 var word = regexp.MustCompile(`\b[A-Z][A-Za-z]+\b`)
 
-// prefix is what a library's errors begin with, and what the fault says already.
+// prefix is the beginning of a library's errors that the fault has already.
 var prefix = regexp.MustCompile(`^(target: |rehop: config: |rehop: subscription "[^"]*": )`)
 
-// blame reports what a library says of settings that were read from here. It names its own fields; names gives the keys
-// of those whose name is not simply the key's.
+// blame reports an error of a library about settings in this mapping, with keys instead of the names of Go fields. names has the keys that
+// kebab does not give.
 func (r *reader) blame(p places, err error, names map[string]string) {
 	for _, one := range parts(err) {
 		at := p.self
@@ -52,7 +52,7 @@ func (r *reader) blame(p places, err error, names map[string]string) {
 	}
 }
 
-// parts are the errors that one was joined of.
+// parts returns the errors that were joined to one.
 func parts(err error) []error {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if joined, ok := e.(interface{ Unwrap() []error }); ok {
@@ -69,7 +69,7 @@ func parts(err error) []error {
 	return []error{err}
 }
 
-// kebab is the key for a field: MessageTTL is message-ttl.
+// kebab returns the key of a field: MessageTTL is message-ttl.
 func kebab(field string) string {
 	var out strings.Builder
 	upper := true

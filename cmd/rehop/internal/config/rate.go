@@ -10,22 +10,17 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// rate reads messages per time, or a mapping with the burst too.
+// rate reads a rate, or a mapping with a rate and a burst.
 func (r *reader) rate(to *rehop.Subscriber) func(*yaml.Node) {
-	limit := func(n *yaml.Node) {
-		text, shown, ok := r.scalar(n, "a rate as in 100/s")
-		if !ok {
-			return
-		}
+	limit := value(r, &to.Rate, "a rate as in 100/s", "a rate, as in 100/s, 30/m or 10/h", func(text string) (float64, error) {
 		messages, per, _ := strings.Cut(text, "/")
 		number, err := strconv.ParseFloat(strings.TrimSpace(messages), 64)
 		unit, known := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[strings.TrimSpace(per)]
 		if err != nil || !known || !(number > 0) {
-			r.fault(n, "%s must be a rate, as in 100/s, 30/m or 10/h", shown)
-			return
+			return 0, errInvalid
 		}
-		to.Rate = number / unit.Seconds()
-	}
+		return number / unit.Seconds(), nil
+	})
 	return func(n *yaml.Node) {
 		to.Burst = 1
 		if n.Kind != yaml.MappingNode {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -12,13 +13,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// reader turns the nodes of a file into values, and collects what is wrong.
+// reader reads the values of a file and collects the errors.
 type reader struct {
 	path   string
 	env    func(name string) (string, bool)
 	faults Faults
 	notes  Faults
-	// flowsAt are the places of the flows, in their order.
+	// flowsAt are the positions of the flows, in their order.
 	flowsAt []places
 }
 
@@ -30,15 +31,15 @@ func (r *reader) fault(at *yaml.Node, format string, args ...any) {
 	r.faults = append(r.faults, Fault{File: r.path, Line: line, Text: fmt.Sprintf(format, args...)})
 }
 
-// note is for what is not wrong and still worth knowing.
+// note adds a hint that is not an error.
 func (r *reader) note(at *yaml.Node, format string, args ...any) {
 	r.notes = append(r.notes, Fault{File: r.path, Line: at.Line, Text: fmt.Sprintf(format, args...)})
 }
 
-// keys says how the value of each key of a mapping is read.
+// keys are functions that read the value of each key of a mapping.
 type keys map[string]func(*yaml.Node)
 
-// mapping reads a mapping, whatever it is called in faults, and returns the places of its keys.
+// mapping reads a mapping and returns the positions of its keys. what is its name in faults.
 func (r *reader) mapping(n *yaml.Node, what string, known keys) places {
 	found := places{what: what, self: n, keys: make(map[string]*yaml.Node)}
 	r.pairs(n, what, func(key, value *yaml.Node) {
@@ -57,7 +58,7 @@ func (r *reader) mapping(n *yaml.Node, what string, known keys) places {
 	return found
 }
 
-// named reads a mapping whose keys are names that its author chooses.
+// named reads a mapping whose keys are names that the author of the file chooses.
 func (r *reader) named(n *yaml.Node, what string, read func(name string, key, value *yaml.Node)) {
 	r.pairs(n, what, func(key, value *yaml.Node) {
 		if key.Value == "" {
@@ -68,8 +69,8 @@ func (r *reader) named(n *yaml.Node, what string, read func(name string, key, va
 	})
 }
 
-// pairs calls see for each key of a mapping once. What is merged into the mapping by << comes last, and each merged mapping once:
-// again it would add nothing, and a file could name it endlessly, or merge a mapping into itself.
+// pairs calls see once for each key of a mapping. Mappings that are merged with << come last, and each only once: a second time would add
+// nothing, and a mapping could be merged into itself.
 func (r *reader) pairs(n *yaml.Node, what string, see func(key, value *yaml.Node)) {
 	seen, walked := make(map[string]*yaml.Node), make(map[*yaml.Node]bool)
 	var walk func(n *yaml.Node)
@@ -139,8 +140,8 @@ func kindOf(n *yaml.Node) string {
 	return "a single value"
 }
 
-// scalar is the text of a value with its references to the environment filled in. shown is what faults may repeat of it: what comes
-// from the environment may be secret.
+// scalar returns the text of a value with references to the environment replaced. shown is the text for faults: values from the
+// environment can be secrets.
 func (r *reader) scalar(n *yaml.Node, want string) (text, shown string, ok bool) {
 	if n.Kind != yaml.ScalarNode {
 		r.fault(n, "this must be %s, and is %s", want, kindOf(n))
@@ -153,12 +154,27 @@ func (r *reader) scalar(n *yaml.Node, want string) (text, shown string, ok bool)
 	return text, strconv.Quote(n.Value), len(missing) == 0
 }
 
-func (r *reader) text(to *string) func(*yaml.Node) {
+// errInvalid is for parse functions of value, whose errors are not shown.
+var errInvalid = errors.New("invalid")
+
+// value reads a single value. In faults, want is what a mapping or list should have been, and must what the text should have been.
+func value[T any](r *reader, to *T, want, must string, parse func(text string) (T, error)) func(*yaml.Node) {
 	return func(n *yaml.Node) {
-		if text, _, ok := r.scalar(n, "a text"); ok {
-			*to = text
+		text, shown, ok := r.scalar(n, want)
+		if !ok {
+			return
 		}
+		parsed, err := parse(text)
+		if err != nil {
+			r.fault(n, "%s must be %s", shown, must)
+			return
+		}
+		*to = parsed
 	}
+}
+
+func (r *reader) text(to *string) func(*yaml.Node) {
+	return value(r, to, "a text", "", func(text string) (string, error) { return text, nil })
 }
 
 // choice reads one of some words.
@@ -185,47 +201,26 @@ func choice[T ~string](r *reader, to *T, words ...T) func(*yaml.Node) {
 }
 
 func (r *reader) whether(to *bool) func(*yaml.Node) {
-	return func(n *yaml.Node) {
-		text, shown, ok := r.scalar(n, "true or false")
-		switch {
-		case !ok:
-		case text == "true":
-			*to = true
-		case text == "false":
-			*to = false
-		default:
-			r.fault(n, "%s must be true or false", shown)
+	return value(r, to, "true or false", "true or false", func(text string) (bool, error) {
+		if text != "true" && text != "false" {
+			return false, errInvalid
 		}
-	}
+		return text == "true", nil
+	})
 }
 
 func (r *reader) count(to *int) func(*yaml.Node) {
-	return func(n *yaml.Node) {
-		text, shown, ok := r.scalar(n, "a number")
-		if !ok {
-			return
-		}
-		number, err := strconv.Atoi(strings.ReplaceAll(text, "_", ""))
-		if err != nil {
-			r.fault(n, "%s must be a whole number", shown)
-			return
-		}
-		*to = number
-	}
+	return value(r, to, "a number", "a whole number", func(text string) (int, error) { return strconv.Atoi(strings.ReplaceAll(text, "_", "")) })
 }
 
-// sizes are the units in which bytes can be counted.
+// sizes are the units of bytes.
 var sizes = []struct {
 	unit string
 	size int
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}}
 
 func (r *reader) bytes(to *int) func(*yaml.Node) {
-	return func(n *yaml.Node) {
-		text, shown, ok := r.scalar(n, "a number of bytes")
-		if !ok {
-			return
-		}
+	return value(r, to, "a number of bytes", "a number of bytes, as in 65536, 64KiB or 16MiB", func(text string) (int, error) {
 		size, digits := 1, text
 		for _, s := range sizes {
 			if before, is := strings.CutSuffix(text, s.unit); is {
@@ -234,29 +229,23 @@ func (r *reader) bytes(to *int) func(*yaml.Node) {
 		}
 		number, err := strconv.Atoi(digits)
 		if err != nil || number < 0 || number > math.MaxInt/size {
-			r.fault(n, "%s must be a number of bytes, as in 65536, 64KiB or 16MiB", shown)
-			return
+			return 0, errInvalid
 		}
-		*to = number * size
-	}
+		return number * size, nil
+	})
 }
 
 func (r *reader) fraction(to *float64) func(*yaml.Node) {
-	return func(n *yaml.Node) {
-		text, shown, ok := r.scalar(n, "a number")
-		if !ok {
-			return
-		}
+	return value(r, to, "a number", "a number", func(text string) (float64, error) {
 		number, err := strconv.ParseFloat(text, 64)
-		if err != nil || math.IsNaN(number) || math.IsInf(number, 0) {
-			r.fault(n, "%s must be a number", shown)
-			return
+		if math.IsNaN(number) || math.IsInf(number, 0) {
+			err = errInvalid
 		}
-		*to = number
-	}
+		return number, err
+	})
 }
 
-// period reads a length of time that is not negative.
+// period reads a duration that is not negative.
 func (r *reader) period(to *time.Duration) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		if d, ok := r.duration(n); ok {
@@ -282,7 +271,7 @@ func (r *reader) duration(n *yaml.Node) (time.Duration, bool) {
 	return d, true
 }
 
-// list reads a list, or one value in the place of a list that has only that.
+// list reads a list, or a single value as a list with one item.
 func (r *reader) list(n *yaml.Node, read func(*yaml.Node)) {
 	if n.Kind != yaml.SequenceNode {
 		read(n)
@@ -293,18 +282,20 @@ func (r *reader) list(n *yaml.Node, read func(*yaml.Node)) {
 	}
 }
 
-func (r *reader) texts(to *[]string) func(*yaml.Node) {
+func (r *reader) texts(to *[]string) func(*yaml.Node) { return texts(r, to) }
+
+func texts[T ~string](r *reader, to *[]T) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		*to = nil
 		r.list(n, func(item *yaml.Node) {
 			if text, _, ok := r.scalar(item, "a text"); ok {
-				*to = append(*to, text)
+				*to = append(*to, T(text))
 			}
 		})
 	}
 }
 
-// words reads a list in which only some words may be.
+// words reads a list of words from a fixed set.
 func (r *reader) words(to *[]string, allowed ...string) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		*to = nil
@@ -327,7 +318,7 @@ func (r *reader) periods(to *[]time.Duration) func(*yaml.Node) {
 	}
 }
 
-// values reads a mapping of names to texts, such as headers.
+// values reads a mapping from names to texts, such as headers.
 func (r *reader) values(what string, add func(name, value string)) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		r.named(n, what, func(name string, _, value *yaml.Node) {

@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// retry reads a schedule: none, a list of waits, or a mapping.
+// retry reads a schedule: none, a list of delays, or a mapping.
 func (r *reader) retry(to *rehop.Schedule) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		switch {
@@ -39,7 +39,7 @@ func (r *reader) schedule(n *yaml.Node, to *rehop.Schedule) {
 		if _, ok := at.keys[key]; ok {
 			growing = true
 			if steps != nil {
-				r.fault(at.at(key), "retry has steps, and %s is for waits that grow: give the one or the other", key)
+				r.fault(at.at(key), "retry has steps, and %s is for delays that grow: use one or the other", key)
 			}
 		}
 	}
@@ -47,7 +47,7 @@ func (r *reader) schedule(n *yaml.Node, to *rehop.Schedule) {
 	case growing && steps == nil:
 		for _, key := range []string{"first", "max", "attempts"} {
 			if _, ok := at.keys[key]; !ok {
-				r.fault(n, "retry: waits that grow need %s; they have first, factor, max and attempts", key)
+				r.fault(n, "retry: delays that grow need %s; their keys are first, factor, max and attempts", key)
 			}
 		}
 		*to = rehop.Exponential(first, factor, longest, attempts)

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -13,78 +11,44 @@ import (
 	"github.com/rehop/rehop/target"
 )
 
-// Target is where messages go. Exactly one of its fields is set.
+// Target is where messages go. Exactly one of its fields is set. Command and Forward are complete except for Carry and Client.
 type Target struct {
 	HTTP    *HTTP
-	Command *Command
-	Forward *Forward
+	Command *target.Command
+	Forward *target.Forward
 }
 
-// HTTP is an endpoint; see target.HTTP.
+// HTTP is the settings of a target.HTTP, which itself cannot be compared after its first use.
 type HTTP struct {
 	URL           string
 	Header        http.Header
 	HeaderPrefix  string
 	BodyOnly      bool
-	Secrets       []string
+	Secrets       []target.Secret
 	Timeout       time.Duration
 	RetryAll      bool
 	MaxRetryAfter time.Duration
 }
 
-// Command is a program; see target.Command.
-type Command struct {
-	Path     string
-	Args     []string
-	Env      []string
-	Dir      string
-	Timeout  time.Duration
-	Grace    time.Duration
-	Outcomes map[int]target.Outcome
-}
-
-// Forward is an exchange; see target.Forward.
-type Forward struct {
-	Exchange string
-	Key      string
-	Timeout  time.Duration
-	MaxHops  int
-}
-
-// Handler is the endpoint as a handler.
+// Handler returns a handler for the endpoint.
 func (h HTTP) Handler() *target.HTTP {
-	handler := &target.HTTP{URL: h.URL, Header: h.Header, HeaderPrefix: h.HeaderPrefix, BodyOnly: h.BodyOnly, Timeout: h.Timeout,
+	return &target.HTTP{URL: h.URL, Header: h.Header, HeaderPrefix: h.HeaderPrefix, BodyOnly: h.BodyOnly, Secrets: h.Secrets, Timeout: h.Timeout,
 		RetryAll: h.RetryAll, MaxRetryAfter: h.MaxRetryAfter}
-	for _, s := range h.Secrets {
-		handler.Secrets = append(handler.Secrets, target.Secret(s))
-	}
-	return handler
 }
 
-// Handler is the program as a handler.
-func (c Command) Handler() *target.Command {
-	return &target.Command{Path: c.Path, Args: c.Args, Env: c.Env, Dir: c.Dir, Timeout: c.Timeout, Grace: c.Grace, Outcomes: c.Outcomes}
-}
-
-// Handler is the exchange as a handler.
-func (f Forward) Handler(client target.Publisher) *target.Forward {
-	return &target.Forward{Client: client, Exchange: f.Exchange, Key: f.Key, Timeout: f.Timeout, MaxHops: f.MaxHops}
-}
-
-// String says where messages go, without secrets.
+// String returns where messages go, without secrets.
 func (t Target) String() string {
 	switch {
 	case t.HTTP != nil:
 		return t.HTTP.Handler().String()
 	case t.Command != nil:
-		return t.Command.Handler().String()
+		return t.Command.String()
 	case t.Forward != nil:
-		return t.Forward.Handler(nil).String()
+		return t.Forward.String()
 	}
 	return "nowhere"
 }
 
-// timeout is how long the target may take by itself.
 func (t Target) timeout() *time.Duration {
 	switch {
 	case t.HTTP != nil:
@@ -104,22 +68,23 @@ func (r *reader) target(n *yaml.Node, of string, t *Target) {
 		"forward": func(n *yaml.Node) { t.Forward = r.forward(n, of) },
 	})
 	if n := aliased(n); n.Kind == yaml.MappingNode && len(n.Content) != 2 {
-		r.fault(n, "target of %s must have one of http, command and forward, and has %d", of, len(n.Content)/2)
+		r.fault(n, "target of %s must have exactly one of http, command and forward, and has %d", of, len(n.Content)/2)
 	}
+}
+
+// short turns a value without keys into a mapping with one key, for targets that can be written in a short form.
+func short(n *yaml.Node, key string) *yaml.Node {
+	if n.Kind == yaml.MappingNode {
+		return n
+	}
+	return &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: key, Line: n.Line}, n}}
 }
 
 func (r *reader) http(n *yaml.Node, of string) *HTTP {
 	h := &HTTP{}
 	what := "http of " + of
-	if n.Kind == yaml.ScalarNode {
-		r.text(&h.URL)(n)
-		if err := h.Handler().Validate(); err != nil && h.URL != "" {
-			r.blame(places{what: what, self: n}, err, map[string]string{"URL": "url"})
-		}
-		return h
-	}
 	before := len(r.faults)
-	at := r.mapping(n, what, keys{
+	at := r.mapping(short(n, "url"), what, keys{
 		"url": r.text(&h.URL),
 		"headers": r.values("headers", func(name, value string) {
 			if h.Header == nil {
@@ -127,11 +92,11 @@ func (r *reader) http(n *yaml.Node, of string) *HTTP {
 			}
 			h.Header[name] = []string{value}
 		}),
-		"header-prefix": r.text(&h.HeaderPrefix), "body-only": r.whether(&h.BodyOnly), "secrets": r.texts(&h.Secrets),
+		"header-prefix": r.text(&h.HeaderPrefix), "body-only": r.whether(&h.BodyOnly), "secrets": texts(r, &h.Secrets),
 		"timeout": r.period(&h.Timeout), "retry-all": r.whether(&h.RetryAll), "max-retry-after": r.period(&h.MaxRetryAfter),
 	})
 	if len(r.faults) > before {
-		return h // what could not be read would be found missing
+		return h // otherwise values that could not be read would be reported as missing
 	}
 	if err := h.Handler().Validate(); err != nil {
 		r.blame(at, err, map[string]string{"URL": "url", "Header": "headers"})
@@ -139,21 +104,12 @@ func (r *reader) http(n *yaml.Node, of string) *HTTP {
 	return h
 }
 
-func (r *reader) command(n *yaml.Node, of string) *Command {
-	c := &Command{}
-	var run []string
-	what := "command of " + of
-	read := r.texts(&run)
-	if n.Kind != yaml.MappingNode {
-		read(n)
-		n = &yaml.Node{Kind: yaml.MappingNode, Line: n.Line}
-	} else {
-		n = aliased(n)
-	}
+func (r *reader) command(n *yaml.Node, of string) *target.Command {
+	c := &target.Command{}
+	var run, args []string
 	before := len(r.faults)
-	var args []string
-	at := r.mapping(n, what, keys{
-		"run": read, "args": r.texts(&args), "dir": r.text(&c.Dir), "timeout": r.period(&c.Timeout), "grace": r.period(&c.Grace),
+	at := r.mapping(short(n, "run"), "command of "+of, keys{
+		"run": r.texts(&run), "args": r.texts(&args), "dir": r.text(&c.Dir), "timeout": r.period(&c.Timeout), "grace": r.period(&c.Grace),
 		"env":        r.values("env", func(name, value string) { c.Env = append(c.Env, name+"="+value) }),
 		"exit-codes": func(n *yaml.Node) { r.exitCodes(n, c) },
 	})
@@ -163,13 +119,13 @@ func (r *reader) command(n *yaml.Node, of string) *Command {
 	if len(r.faults) > before {
 		return c
 	}
-	if err := c.Handler().Validate(); err != nil {
+	if err := c.Validate(); err != nil {
 		r.blame(at, err, map[string]string{"Path": "run", "Outcomes": "exit-codes"})
 	}
 	return c
 }
 
-func (r *reader) exitCodes(n *yaml.Node, c *Command) {
+func (r *reader) exitCodes(n *yaml.Node, c *target.Command) {
 	c.Outcomes = make(map[int]target.Outcome)
 	r.named(n, "exit-codes", func(name string, key, value *yaml.Node) {
 		code, err := strconv.Atoi(name)
@@ -185,13 +141,8 @@ func (r *reader) exitCodes(n *yaml.Node, c *Command) {
 	})
 }
 
-// nobody publishes nothing: it stands for the client while a file is looked at.
-type nobody struct{}
-
-func (nobody) Publish(context.Context, rehop.Message) error { return fmt.Errorf("there is no client") }
-
-func (r *reader) forward(n *yaml.Node, of string) *Forward {
-	f := &Forward{}
+func (r *reader) forward(n *yaml.Node, of string) *target.Forward {
+	f := &target.Forward{}
 	before := len(r.faults)
 	at := r.mapping(n, "forward of "+of, keys{
 		"exchange": r.text(&f.Exchange), "key": r.text(&f.Key), "timeout": r.period(&f.Timeout), "max-hops": r.count(&f.MaxHops),
@@ -199,7 +150,9 @@ func (r *reader) forward(n *yaml.Node, of string) *Forward {
 	if len(r.faults) > before {
 		return f
 	}
-	if err := f.Handler(nobody{}).Validate(); err != nil {
+	checked := *f
+	checked.Client = &rehop.Client{} // the flow sets it
+	if err := checked.Validate(); err != nil {
 		r.blame(at, err, nil)
 	}
 	return f

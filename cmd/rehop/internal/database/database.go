@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// Source is where a database is, as its driver wants it. It may hold a password.
+// Source is the address of a database. It can contain a password.
 type Source struct {
 	Dialect dialect.Dialect
 	driver  string
@@ -23,20 +24,16 @@ type Source struct {
 	place   string
 }
 
-// String is the database without user, password and options.
+// String returns the URL without user, password and options.
 func (s Source) String() string { return s.place }
 
-// GoString is String: there is a password in the fields.
+// GoString returns String, because the fields can contain a password.
 func (s Source) GoString() string { return s.place }
 
 // Parse reads a URL: postgres://user:password@host:port/name?options, mysql://user:password@host:port/name?options, or sqlite:path?options.
-// Its errors do not show it.
+// Errors do not contain it.
 func Parse(text string) (Source, error) {
-	scheme, rest, found := strings.Cut(text, ":")
-	if !found {
-		return Source{}, errors.New("the URL of a database must be postgres://…, mysql://… or sqlite:…")
-	}
-	switch scheme {
+	switch scheme, rest, _ := strings.Cut(text, ":"); scheme {
 	case "postgres", "postgresql":
 		u, err := parseURL(text)
 		if err != nil {
@@ -51,26 +48,19 @@ func Parse(text string) (Source, error) {
 			return Source{}, errors.New("the URL of an SQLite database has no path: write sqlite:file.db")
 		}
 		file, options, _ := strings.Cut(path, "?")
-		return Source{Dialect: dialect.SQLite, driver: "sqlite", dsn: "file:" + file + "?" + sqliteOptions(options), place: "sqlite:" + file}, nil
+		return Source{Dialect: dialect.SQLite, driver: "sqlite", dsn: "file:" + file + "?" + cmp.Or(options, sqliteDefaults), place: "sqlite:" + file}, nil
 	}
 	return Source{}, errors.New("the URL of a database must be postgres://…, mysql://… or sqlite:…")
 }
 
-// The options of an SQLite database without any: writers wait for each other, and readers for nobody.
+// The default options of an SQLite database: writers wait for each other, and readers do not wait.
 const (
 	sqliteWait     = "_pragma=busy_timeout(10000)"
 	sqliteDefaults = sqliteWait + "&_pragma=journal_mode(WAL)"
 )
 
-func sqliteOptions(given string) string {
-	if given != "" {
-		return given
-	}
-	return sqliteDefaults
-}
-
-// Existing is the database for those who must not change it: an SQLite file that does not exist is not created, and keeps its journal
-// mode unless the URL has options.
+// Existing returns the database for commands that must not change it: an SQLite file is not created if it does not exist, and keeps its
+// journal mode unless the URL has options.
 func (s Source) Existing() Source {
 	if s.Dialect != dialect.SQLite {
 		return s
@@ -89,13 +79,13 @@ func (s Source) Existing() Source {
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, errors.New("the URL of the database cannot be read as one; it is not shown, as it may have a password in it")
+		return nil, errors.New("the URL of the database is not valid; it is not shown because it may have a password")
 	}
 	if u.Hostname() == "" && u.Query().Get("host") == "" {
 		return nil, errors.New("the URL of the database has no host")
 	}
 	if strings.Trim(u.Path, "/") == "" {
-		return nil, errors.New("the URL of the database has no name behind the host: write /name")
+		return nil, errors.New("the URL of the database has no name after the host: write /name")
 	}
 	return u, nil
 }
@@ -104,18 +94,14 @@ func shown(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// parseMySQL turns a URL into what the driver reads.
+// parseMySQL converts a URL to the DSN of the driver.
 func parseMySQL(text string) (Source, error) {
 	u, err := parseURL(text)
 	if err != nil {
 		return Source{}, err
 	}
-	host, port := u.Hostname(), u.Port()
-	if port == "" {
-		port = "3306"
-	}
 	config := mysql.NewConfig()
-	config.Net, config.Addr, config.DBName = "tcp", net.JoinHostPort(host, port), strings.Trim(u.Path, "/")
+	config.Net, config.Addr, config.DBName = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306")), strings.Trim(u.Path, "/")
 	dsn := config.FormatDSN()
 	if u.RawQuery != "" {
 		separator := "?"
@@ -125,18 +111,18 @@ func parseMySQL(text string) (Source, error) {
 		dsn += separator + u.RawQuery
 	}
 	if config, err = mysql.ParseDSN(dsn); err != nil {
-		return Source{}, errors.New("the options in the URL of the database are none that the driver for MySQL knows")
+		return Source{}, errors.New("the URL of the database has options that the MySQL driver does not know")
 	}
 	config.User = u.User.Username()
 	config.Passwd, _ = u.User.Password()
 	return Source{Dialect: dialect.MySQL, driver: "mysql", dsn: config.FormatDSN(), place: shown(u)}, nil
 }
 
-// Open prepares connections. Whether the database is there, the first query finds out.
+// Open returns a pool. It does not connect: the first query does.
 func (s Source) Open() (*sql.DB, error) {
 	db, err := sql.Open(s.driver, s.dsn)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: its driver does not understand the URL", s) // and says so with all of it
+		return nil, fmt.Errorf("open %s: its driver does not accept the URL", s) // the driver's error contains the URL
 	}
 	return db, nil
 }

@@ -1,2 +1,2 @@
-// Package database opens the databases whose outboxes rehop looks after, by URL.
+// Package database opens the database of an outbox by its URL.
 package database

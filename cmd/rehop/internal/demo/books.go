@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,35 +21,34 @@ const (
 	everythingKey = "order.#"
 )
 
-// place is where a copy of a message is.
+// place is the state of a copy of a message.
 type place int
 
 const (
 	queued  place = iota // in its queue, or on its way there
-	working              // in the hands of a handler
-	waiting              // on the broker, for its next attempt
-	resting              // in the failed queue
+	working              // being handled
+	waiting              // for its next attempt
+	failed               // in the failed queue
 	handled
 )
 
-// ticket is a copy of a message, of which each queue gets its own.
+// ticket identifies a copy of a message. Each queue has its own.
 type ticket struct{ queue, id string }
 
 type entry struct {
 	place     place
 	published bool
-	step      int // for which it waits, from 0
-	done      int // how often it was handled to the end
+	step      int // of the schedule, from 0
+	done      int // how often it was handled
 }
 
-// event is something that is worth a line.
 type event struct {
 	at   time.Duration
 	kind place
 	text string
 }
 
-// books keep account of every copy by the id of its message. Their hooks are those of the client.
+// books account for every copy by the id of its message. Their hooks receive the events of the client.
 type books struct {
 	began time.Time
 
@@ -77,7 +77,7 @@ func (b *books) expect(id string, queues ...string) {
 
 func (b *books) entry(d *rehop.Delivery) *entry {
 	e, known := b.entries[ticket{d.Queue, d.ID}]
-	if !known { // nobody has published it, and the sums will show that
+	if !known { // it was never published, and the sums will show that
 		e = &entry{}
 		b.entries[ticket{d.Queue, d.ID}] = e
 	}
@@ -88,19 +88,19 @@ func (b *books) hooks() rehop.Hooks {
 	return rehop.Hooks{OnHandleStart: b.OnHandleStart, OnResult: b.OnResult}
 }
 
-// OnHandleStart notes that a handler works on a copy.
+// OnHandleStart notes that a copy is being handled.
 func (b *books) OnHandleStart(ctx context.Context, d *rehop.Delivery) context.Context {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.entry(d)
-	if e.place == resting {
+	if e.place == failed {
 		b.replayed++
 	}
 	e.place = working
 	return ctx
 }
 
-// OnResult notes what became of a copy.
+// OnResult notes the outcome of a copy.
 func (b *books) OnResult(_ context.Context, d *rehop.Delivery, r rehop.Result) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -120,15 +120,15 @@ func (b *books) OnResult(_ context.Context, d *rehop.Delivery, r rehop.Result) {
 		b.retries++
 		b.note(waiting, "order %v: attempt %d: %v; waits for its retry", d.Headers[headerOrder], d.Attempt, r.Err)
 	case rehop.OutcomeFailed:
-		e.place = resting
-		b.note(resting, "order %v: attempt %d: %v; to the failed queue", d.Headers[headerOrder], d.Attempt, r.Err)
-	default: // it goes back to its queue
+		e.place = failed
+		b.note(failed, "order %v: attempt %d: %v; to the failed queue", d.Headers[headerOrder], d.Attempt, r.Err)
+	default: // it returns to its queue
 		e.place = queued
 	}
 }
 
-// say adds a line that is about no message.
-func (b *books) say(format string, args ...any) {
+// log adds a line that is not about a message.
+func (b *books) log(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.note(queued, format, args...)
@@ -142,10 +142,10 @@ func (b *books) note(kind place, format string, args ...any) {
 	}
 }
 
-// count is how many copies of a queue are where.
+// count is the number of copies of a queue by state.
 type count struct {
-	copies, queued, working, resting, handled int
-	waiting                                   []int // by step
+	copies, queued, working, failed, handled int
+	waiting                                  []int // by step
 }
 
 func (c count) waits() (n int) {
@@ -167,7 +167,7 @@ func (b *books) view(steps int) view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := view{at: time.Since(b.began), messages: b.messages, retries: b.retries, replayed: b.replayed, queues: make(map[string]count),
-		events: append([]event(nil), b.events[max(0, len(b.events)-eventLines):]...)}
+		events: slices.Clone(b.events[max(0, len(b.events)-eventLines):])}
 	for _, queue := range []string{Summary, Notification} {
 		v.queues[queue] = count{waiting: make([]int, steps)}
 	}
@@ -181,8 +181,8 @@ func (b *books) view(steps int) view {
 			c.working++
 		case waiting:
 			c.waiting[min(e.step, steps-1)]++
-		case resting:
-			c.resting++
+		case failed:
+			c.failed++
 		case handled:
 			c.handled++
 		}
@@ -191,20 +191,20 @@ func (b *books) view(steps int) view {
 	return v
 }
 
-// since are the events after the first so many, as far as they are kept, and how many there are in all.
+// since returns the events after the first seen ones, as far as they are kept, and how many there are in all.
 func (b *books) since(seen int) ([]event, int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	fresh := min(b.noted-seen, len(b.events))
-	return append([]event(nil), b.events[len(b.events)-fresh:]...), b.noted
+	return slices.Clone(b.events[len(b.events)-fresh:]), b.noted
 }
 
-// settled reports whether every copy has been handled or rests.
+// settled reports whether every copy is handled or in the failed queue.
 func (b *books) settled() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.entries {
-		if e.place < resting {
+		if e.place < failed {
 			return false
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// A whole demo in virtual time: things fail, are retried, come to rest and are replayed, and the sums balance.
+// A whole demo in virtual time: messages fail, are retried, go to the failed queue and are replayed, and the sums balance.
 func TestEverythingIsAccountedFor(t *testing.T) {
 	for name, length := range map[string]time.Duration{"usual": usualLength, "short": 2 * time.Second, "long": time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestEverythingIsAccountedFor(t *testing.T) {
 	}
 }
 
-// A person replays, turns the gateway off and on, and quits; the picture fits a terminal of 80 columns and 24 lines.
+// The user replays, turns the gateway off and on, and quits; the picture fits a terminal of 80 columns and 24 lines.
 func TestKeysAndPicture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, screen := make(chan byte), &frames{t: t}
@@ -82,7 +82,7 @@ func (f *frames) Write(text []byte) (int, error) {
 	}
 	f.drawn++
 	lines := strings.Split(strings.TrimSuffix(frame, toFoot), "\r\n")
-	if n := len(lines); n > 24 { // the last one is empty: it is where the cursor rests
+	if n := len(lines); n > 24 { // the last one is empty: the cursor is there
 		f.t.Errorf("a frame of %d lines", n)
 	}
 	for _, line := range lines {
@@ -108,16 +108,16 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
-// The sums tell what is lost, what is there twice, and what nobody has published.
+// The sums show what is lost, what is there twice, and what was never published.
 func TestSums(t *testing.T) {
 	b := newBooks()
-	for _, id := range []string{"handled", "resting", "lost", "again", "both"} {
+	for _, id := range []string{"handled", "failed", "lost", "again", "both"} {
 		b.expect(id, Notification)
 	}
 	for id, times := range map[string]int{"handled": 1, "again": 2, "both": 1} {
 		b.entries[ticket{Notification, id}].done = times
 	}
-	got := b.sum(map[string][]string{Notification: {"resting", "both"}})
+	got := b.sum(map[string][]string{Notification: {"failed", "both"}})
 	want := QueueSums{Queue: Notification, Published: 5, Handled: 3, Failed: 1, Lost: 1, Twice: 2}
 	if got.Queues[1] != want || got.Balanced() {
 		t.Errorf("got %+v, balanced %t; want %+v, not balanced", got.Queues[1], got.Balanced(), want)

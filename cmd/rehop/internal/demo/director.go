@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// director decides what happens when: outages, replays, the end.
+// director controls outages, replays and the end.
 type director struct {
 	shop  *shop
 	pace  pace
 	stage stage
 	keys  <-chan byte
-	held  bool // a person has turned the gateway off or on, and it stays so
+	held  bool // the user has turned the gateway off or on, and it stays so
 }
 
 const frame = 100 * time.Millisecond
 
-// Keys that a person types.
+// Keys that the user types.
 const (
 	keyReplay  = 'r'
 	keyGateway = 'o'
 	keyQuit    = 'q'
-	keyBreak   = 3 // ^C, where the terminal gives each key as it is
+	keyBreak   = 3 // ^C, of a terminal in raw mode
 )
 
-// act has orders arrive, for a time or until somebody ends it.
+// act takes orders, for a time or until the user quits.
 func (d *director) act(ctx context.Context, length time.Duration) error {
 	selling, stop := context.WithCancel(ctx)
 	defer stop()
@@ -78,7 +78,6 @@ func (d *director) direct(ctx context.Context, end <-chan time.Time, sold <-chan
 	}
 }
 
-// press does what a key says.
 func (d *director) press(ctx context.Context, key byte) (quit bool, err error) {
 	switch key {
 	case keyQuit, keyBreak:
@@ -87,39 +86,39 @@ func (d *director) press(ctx context.Context, key byte) (quit bool, err error) {
 		return false, d.shop.replay(ctx)
 	case keyGateway:
 		d.held = true
-		d.turn(!d.shop.gateway.isDown())
+		d.turn(!d.shop.gateway.down.Load())
 	}
 	return false, nil
 }
 
 // weather takes the gateway down for a part of each period, beginning with a good one.
 func (d *director) weather(at time.Duration) {
-	if down := at%d.pace.every >= d.pace.every-d.pace.outage; !d.held && down != d.shop.gateway.isDown() {
+	if down := at%d.pace.every >= d.pace.every-d.pace.outage; !d.held && down != d.shop.gateway.down.Load() {
 		d.turn(down)
 	}
 }
 
 func (d *director) turn(down bool) {
-	d.shop.gateway.setDown(down)
+	d.shop.gateway.down.Store(down)
 	if down {
-		d.shop.books.say("the SMS gateway goes down")
+		d.shop.books.log("the SMS gateway goes down")
 	} else {
-		d.shop.books.say("the SMS gateway is back")
+		d.shop.books.log("the SMS gateway is back")
 	}
 }
 
-// finish waits until every message has been handled or rests. One that has done neither by the end of all patience is lost, and the sums
-// say so.
+// finish waits until every message is handled or in the failed queue. A message that is neither when the time is up is lost, and the sums
+// show that.
 func (d *director) finish() {
-	if d.shop.gateway.isDown() {
+	if d.shop.gateway.down.Load() {
 		d.turn(false)
 	}
-	limit := time.NewTimer(d.pace.patient)
+	limit := time.NewTimer(d.pace.end)
 	defer limit.Stop()
 	frames := time.NewTicker(frame)
 	defer frames.Stop()
 	for !d.shop.books.settled() {
-		d.draw("no more orders; what waits comes to its end …")
+		d.draw("no more orders; waiting messages are finished …")
 		select {
 		case <-frames.C:
 		case <-limit.C:
@@ -129,5 +128,5 @@ func (d *director) finish() {
 }
 
 func (d *director) draw(note string) {
-	d.stage.draw(d.shop.books, d.shop.gateway.isDown(), note)
+	d.stage.draw(d.shop.books, d.shop.gateway.down.Load(), note)
 }

@@ -1,3 +1,3 @@
-// Package demo is a shop that takes orders, on a broker within the program: its notifications fail now and then, are retried, come to
-// rest and are replayed, and at the end every message is accounted for.
+// Package demo is a shop that takes orders on an embedded broker. Its notifications fail now and then, are retried, go to the failed queue
+// and are replayed. At the end it accounts for every message.
 package demo

@@ -5,36 +5,37 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rehop/rehop"
 )
 
-// What the gateway answers when it does not send.
+// The errors of the gateway.
 var (
 	errDown    = errors.New("the SMS gateway does not answer")
-	errBusy    = errors.New("the SMS gateway says 503")
+	errBusy    = errors.New("the SMS gateway answers 503")
 	errUnknown = errors.New("no such phone number")
 )
 
 const (
-	busyOneIn  = 8  // of so many calls, one is refused
-	wrongOneIn = 17 // of so many customers, one has given a wrong phone number
+	busyOneIn  = 8  // one in 8 calls is refused
+	wrongOneIn = 17 // one in 17 customers has a wrong phone number
 )
 
-// gateway sends text messages to customers, when it does.
 type gateway struct {
-	mu        sync.Mutex
-	random    *rand.Rand
-	down      bool
-	corrected int // phone numbers of orders up to this one have been looked through
+	down      atomic.Bool
+	corrected atomic.Int64 // phone numbers of orders up to this one have been corrected
+
+	mu     sync.Mutex
+	random *rand.Rand
 }
 
 func newGateway(seed uint64) *gateway {
 	return &gateway{random: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// send takes as long as a gateway takes.
+// send takes as long as a real gateway.
 func (g *gateway) send(ctx context.Context, order int) error {
 	took, err := g.answer(order)
 	timer := time.NewTimer(took)
@@ -52,31 +53,12 @@ func (g *gateway) answer(order int) (time.Duration, error) {
 	defer g.mu.Unlock()
 	took := time.Duration(10+g.random.IntN(40)) * time.Millisecond
 	switch {
-	case g.down:
+	case g.down.Load():
 		return took, errDown
-	case order%wrongOneIn == 0 && order > g.corrected:
+	case order%wrongOneIn == 0 && int64(order) > g.corrected.Load():
 		return took, rehop.Permanent(errUnknown)
 	case g.random.IntN(busyOneIn) == 0:
 		return took, errBusy
 	}
 	return took, nil
-}
-
-func (g *gateway) setDown(down bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.down = down
-}
-
-func (g *gateway) isDown() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.down
-}
-
-// correct has somebody look through the phone numbers of the orders so far, as one does before a replay.
-func (g *gateway) correct(upTo int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.corrected = upTo
 }

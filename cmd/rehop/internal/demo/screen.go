@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// screen shows the shop as a picture that is drawn over and over. It takes 80 columns and 24 lines.
+// screen shows the shop as a picture that is updated. It needs 80 columns and 24 lines.
 type screen struct {
 	out      io.Writer
 	width    int
@@ -17,7 +17,7 @@ type screen struct {
 	steps    []time.Duration
 }
 
-// What a terminal is told. The picture has a screen of its own, so that what was there before comes back.
+// Control sequences of a terminal. The picture uses the alternate screen, so that the previous content comes back.
 const (
 	enter  = "\x1b[?1049h\x1b[?25l"
 	leave  = "\x1b[?25h\x1b[?1049l"
@@ -44,14 +44,13 @@ func (s *screen) draw(b *books, down bool, note string) {
 	var frame strings.Builder
 	frame.WriteString(home)
 	for _, line := range s.picture(b.view(len(s.steps)), down, note) {
-		// The terminal may take keys as they are, and then takes line ends as they are, too.
+		// A terminal in raw mode needs the carriage return.
 		frame.WriteString(s.render(line) + toEnd + "\r\n")
 	}
 	frame.WriteString(toFoot)
 	fmt.Fprint(s.out, frame.String())
 }
 
-// piece is a text in a colour.
 type piece struct{ colour, text string }
 
 type line []piece
@@ -85,7 +84,7 @@ const (
 	eventLines = 6
 )
 
-// bar shows a number of messages as so many marks, and says when there are more.
+// bar shows a number of messages as marks, with … if there are more.
 func bar(mark string, n int) string {
 	text := strings.Repeat(mark, min(n, barWidth))
 	if n > barWidth {
@@ -101,7 +100,7 @@ func (s *screen) picture(v view, down bool, note string) []line {
 		gateway = piece{bad, "DOWN"}
 	}
 	lines := []line{
-		line{}.and(bold, " rehop demo").and(dim, "  a shop's orders, on a broker within this program").and("", "%13.1f s", v.at.Seconds()),
+		line{}.and(bold, " rehop demo").and(dim, "  a shop's orders on an embedded broker").and("", "%13.1f s", v.at.Seconds()),
 		{},
 		words(" orders ──▶ ").and(bold, "order").and("", " ─┬─ %-13s ─▶ ", everythingKey).and(bold, "%s", Summary),
 		words("%-12s       │                     handled ", fmt.Sprintf(" %d sent", v.messages)).and(good, "%-5d", summary.handled).and(dim, " in queue %d", summary.queued+summary.working),
@@ -115,11 +114,11 @@ func (s *screen) picture(v view, down bool, note string) []line {
 		lines = append(lines, words("   %d.  %-6s ", i+1, names[i]).and(dim, "%-16s", fmt.Sprintf("(here %v)", s.steps[i])).
 			and(later, "%s", bar("●", n)).and("", " %3d", n))
 	}
-	rest := words("   in the failed queue        ").and(bad, "%s", bar("■", notification.resting)).and("", " %3d", notification.resting)
-	if s.byHand && notification.resting > 0 {
-		rest = rest.and(bold, "   press r to replay")
+	inFailed := words("   in the failed queue        ").and(bad, "%s", bar("■", notification.failed)).and("", " %3d", notification.failed)
+	if s.byHand && notification.failed > 0 {
+		inFailed = inFailed.and(bold, "   press r to replay")
 	}
-	lines = append(lines, words("                                            ▼ gives up"), rest, line{})
+	lines = append(lines, words("                                            ▼ gives up"), inFailed, line{})
 	for _, e := range v.events {
 		lines = append(lines, words(" ").and(dim, "%6.1fs ", e.at.Seconds()).and(colourOf(e.kind), "%s", e.text))
 	}
@@ -129,18 +128,18 @@ func (s *screen) picture(v view, down bool, note string) []line {
 	return append(lines, line{}, s.balance(v), s.foot(note))
 }
 
-// balance says where the copies of both queues are.
+// balance shows the states of the copies of both queues.
 func (s *screen) balance(v view) line {
 	var all count
 	for _, c := range v.queues {
 		all.copies += c.copies
 		all.handled += c.handled
-		all.resting += c.resting
+		all.failed += c.failed
 		all.queued += c.queued + c.working
 		all.waiting = append(all.waiting, c.waiting...)
 	}
 	return words(" copies %d = handled ", all.copies).and(good, "%d", all.handled).and("", " + waiting ").and(later, "%d", all.waits()).
-		and("", " + failed ").and(bad, "%d", all.resting).and("", " + in queues %d", all.queued)
+		and("", " + failed ").and(bad, "%d", all.failed).and("", " + in queues %d", all.queued)
 }
 
 func (s *screen) foot(note string) line {
@@ -148,16 +147,16 @@ func (s *screen) foot(note string) line {
 	case note != "":
 		return line{}.and(bold, " %s", note)
 	case s.byHand:
-		return line{}.and(bold, " r").and("", " replay what failed   ").and(bold, "o").and("", " turn the gateway off or on   ").and(bold, "q").and("", " end and see the sums")
+		return line{}.and(bold, " r").and("", " replay failed messages   ").and(bold, "o").and("", " turn the gateway off or on   ").and(bold, "q").and("", " end and see the sums")
 	}
-	return line{}.and(dim, " what failed is replayed now and then")
+	return line{}.and(dim, " failed messages are replayed automatically")
 }
 
 func colourOf(kind place) string {
 	switch kind {
 	case waiting:
 		return later
-	case resting:
+	case failed:
 		return bad
 	case handled:
 		return good

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rehop/rehop"
@@ -13,22 +13,20 @@ import (
 	"github.com/rehop/rehop/broker"
 )
 
-// shop takes orders. Two services follow what happens to them: the summary, which reads every change, and the notification, which tells
-// the customer of a new order by SMS.
+// shop takes orders. Two services receive events: the summary receives every change, and the notification sends the customer an SMS for
+// each new order.
 type shop struct {
 	server  *broker.Server
 	client  *rehop.Client
 	desk    *admin.Admin
 	books   *books
 	gateway *gateway
-
-	mu     sync.Mutex
-	orders int
+	orders  atomic.Int64
 }
 
-// open starts the broker, which keeps all in memory, and the services.
+// open starts the broker, which keeps everything in memory, and the services.
 func open(ctx context.Context, books *books, gateway *gateway, steps []time.Duration) (_ *shop, err error) {
-	silent := slog.New(slog.DiscardHandler) // failures are what the demo shows, and it shows them itself
+	silent := slog.New(slog.DiscardHandler) // the demo shows failures itself
 	s := &shop{server: &broker.Server{Logger: silent}, books: books, gateway: gateway}
 	defer func() {
 		if err != nil {
@@ -56,7 +54,6 @@ func open(ctx context.Context, books *books, gateway *gateway, steps []time.Dura
 	return s, nil
 }
 
-// close ends what open has started.
 func (s *shop) close(ctx context.Context) error {
 	var faults []error
 	if s.client != nil {
@@ -71,7 +68,6 @@ func (s *shop) close(ctx context.Context) error {
 // summarize keeps the view of orders that customers see. It always succeeds.
 func summarize(context.Context, *rehop.Delivery) error { return nil }
 
-// notify tells the customer of a new order.
 func (s *shop) notify(ctx context.Context, d *rehop.Delivery) error {
 	number, ok := d.Headers[headerOrder].(int64)
 	if !ok {
@@ -90,7 +86,7 @@ func (s *shop) sell(ctx context.Context, perSecond float64) error {
 			return nil
 		case <-ticker.C:
 		}
-		number := s.nextOrder()
+		number := int(s.orders.Add(1))
 		if err := s.publish(keyCreated, number, Summary, Notification); err != nil {
 			return err
 		}
@@ -102,23 +98,10 @@ func (s *shop) sell(ctx context.Context, perSecond float64) error {
 	}
 }
 
-func (s *shop) nextOrder() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.orders++
-	return s.orders
-}
-
-func (s *shop) taken() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.orders
-}
-
-// publishLimit is how long a broker within this process may take.
+// publishLimit is how long the embedded broker may take to confirm.
 const publishLimit = 10 * time.Second
 
-// publish is not called off when the demo ends: each message is either published or not.
+// publish does not end with the demo: each message is either published or not.
 func (s *shop) publish(key string, order int, to ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), publishLimit)
 	defer cancel()
@@ -128,19 +111,19 @@ func (s *shop) publish(key string, order int, to ...string) error {
 	return s.client.Publish(ctx, m)
 }
 
-// replay has the phone numbers corrected, and everything that rests go back to its queue.
+// replay corrects the phone numbers, and returns failed messages to their queue.
 func (s *shop) replay(ctx context.Context) error {
-	s.gateway.correct(s.taken())
+	s.gateway.corrected.Store(s.orders.Load())
 	progress, err := s.desk.Replay(ctx, Notification, admin.Options{})
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
-	s.books.say("replay: %d messages go back from the failed queue to their own", progress.Done)
+	s.books.log("replay: %d messages return from the failed queue to their queue", progress.Done)
 	return nil
 }
 
-// atRest are the ids in the failed queues, as the broker has them.
-func (s *shop) atRest(ctx context.Context) (map[string][]string, error) {
+// failedIDs returns the ids in the failed queues of the broker.
+func (s *shop) failedIDs(ctx context.Context) (map[string][]string, error) {
 	found := make(map[string][]string)
 	for _, queue := range []string{Summary, Notification} {
 		depth, err := s.desk.Queue(ctx, queue)

@@ -5,22 +5,14 @@ import (
 	"io"
 )
 
-// stage is where the demo is shown.
 type stage interface {
 	open()
-	// draw shows how things stand.
+	// draw shows the current state.
 	draw(b *books, gatewayDown bool, note string)
 	close()
 }
 
-// silence shows nothing.
-type silence struct{}
-
-func (silence) open()                     {}
-func (silence) draw(*books, bool, string) {}
-func (silence) close()                    {}
-
-// lines shows each event on a line of its own, for scripts and logs.
+// lines prints each event on a line, for scripts and logs.
 type lines struct {
 	out  io.Writer
 	seen int

@@ -2,7 +2,7 @@ package demo
 
 import "time"
 
-// Sums are what became of everything. Messages are told apart by their ids, and what rests is counted on the broker.
+// Sums account for all messages by their ids. Failed messages are counted on the broker.
 type Sums struct {
 	Messages int         `json:"messages"`
 	Retries  int         `json:"retries"`
@@ -11,7 +11,7 @@ type Sums struct {
 	Queues   []QueueSums `json:"queues"`
 }
 
-// QueueSums are those of one queue, which gets a copy of each message that it is bound for.
+// QueueSums are the sums of one queue.
 type QueueSums struct {
 	Queue     string `json:"queue"`
 	Published int    `json:"published"`
@@ -31,12 +31,12 @@ func (s Sums) Balanced() bool {
 	return true
 }
 
-// sum compares the books with the ids that rest in the failed queues.
-func (b *books) sum(atRest map[string][]string) Sums {
+// sum compares the books with the ids in the failed queues.
+func (b *books) sum(failedIDs map[string][]string) Sums {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	found := make(map[ticket]int)
-	for queue, ids := range atRest {
+	for queue, ids := range failedIDs {
 		for _, id := range ids {
 			found[ticket{queue, id}]++
 		}
@@ -51,10 +51,10 @@ func (b *books) sum(atRest map[string][]string) Sums {
 			if e.published {
 				q.Published++
 			}
-			switch rests := found[t]; {
-			case e.done+rests == 0:
+			switch copies := e.done + found[t]; {
+			case copies == 0:
 				q.Lost++
-			case e.done+rests > 1:
+			case copies > 1:
 				q.Twice++
 			}
 			if e.done > 0 {

@@ -2,7 +2,7 @@ package flow
 
 import "slices"
 
-// Changes is what a reload has done, by the names of flows and outboxes.
+// Changes are the changes of a reload: names of flows and outboxes.
 type Changes struct {
 	Begun, Changed, Ended []string
 	Client                bool // all run on a new connection

@@ -1,2 +1,2 @@
-// Package flow runs what a rehop.yaml says: subscriptions with their targets, and relays of outboxes.
+// Package flow runs the flows and outbox relays of a rehop.yaml.
 package flow

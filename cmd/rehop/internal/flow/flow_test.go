@@ -103,7 +103,7 @@ func (s *stage) publish(m rehop.Message) {
 // request is what an endpoint has seen.
 type request struct{ body, id, attempt string }
 
-// endpoint is a service that tells what it is asked, and answers as it is told.
+// endpoint is a service that records requests and answers as the test wants.
 type endpoint struct {
 	url      string
 	requests chan request
@@ -154,7 +154,7 @@ flows:
 	s.broker.AwaitEmpty("second")
 }
 
-// A reload leaves what has not changed alone, even a message in hand, and changes the rest.
+// A reload does not touch flows that have not changed, even if they are handling a message, and changes the rest.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -219,7 +219,7 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
-// Another exchange needs another connection: everything moves there, and what is in hand comes to its end.
+// Another exchange needs another connection: all flows move there, and messages that are being handled are finished.
 func TestReloadReconnects(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -247,7 +247,7 @@ func TestReloadReconnects(t *testing.T) {
 	}
 }
 
-// While the target is down the flow pauses; no attempt is burnt, and a drain does not wait for it.
+// While the target is down the flow pauses; no attempt is used, and a drain does not wait for it.
 func TestPauseWhenDown(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -299,7 +299,7 @@ func TestIsDown(t *testing.T) {
 	}
 }
 
-// What is in an outbox reaches the broker, and a relay that has changed goes on.
+// Messages in an outbox reach the broker, and a relay that has changed continues.
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -442,7 +442,7 @@ func TestJournal(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[rehop.Outcome][]string{
 		rehop.OutcomePostponed: {"level=INFO", `msg="message is postponed"`, "after=1m30s", "err=busy"},
-		rehop.OutcomeRetry:     {"level=INFO", `msg="message is tried again"`, "after=1m30s", "err=busy"},
+		rehop.OutcomeRetry:     {"level=INFO", `msg="message is retried"`, "after=1m30s", "err=busy"},
 		rehop.OutcomeDiscarded: {"level=INFO", `msg="message discarded"`, "err=busy"},
 		rehop.OutcomeFailed:    {"level=WARN", "failed queue", "err=busy"},
 		rehop.OutcomeDone:      {"level=DEBUG", `msg="message done"`},

@@ -7,7 +7,7 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// journal logs what became of messages: at warning what needs an operator, at info what rehop resolves by itself.
+// journal logs the results of messages: at warning what needs an operator, at info what rehop resolves automatically.
 type journal struct{ log *slog.Logger }
 
 // OnResult logs a result.
@@ -17,7 +17,7 @@ func (j journal) OnResult(ctx context.Context, d *rehop.Delivery, r rehop.Result
 	case rehop.OutcomeFailed:
 		level, text = slog.LevelWarn, "message moved to the failed queue"
 	case rehop.OutcomeRetry:
-		level, text = slog.LevelInfo, "message is tried again"
+		level, text = slog.LevelInfo, "message is retried"
 	case rehop.OutcomePostponed:
 		level, text = slog.LevelInfo, "message is postponed"
 	case rehop.OutcomeDiscarded:

@@ -9,13 +9,13 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// publisher is the client of forwards and relays. Its errors speak of the file, where the limit of a body is set.
+// publisher is the client of forwards and relays. Its errors name the key of the file that limits a body.
 type publisher struct {
 	*rehop.Client
 	maxBody int
 }
 
-// usualBody is the limit of a client that is not told another one.
+// usualBody is the default limit of a client.
 const usualBody = 16 << 20
 
 func (g *generation) publisher() publisher {
@@ -24,21 +24,15 @@ func (g *generation) publisher() publisher {
 
 // Publish publishes a message.
 func (p publisher) Publish(ctx context.Context, m rehop.Message) error {
-	return p.inTermsOfTheFile(p.Client.Publish(ctx, m), len(m.Body))
+	return p.explain(p.Client.Publish(ctx, m), len(m.Body))
 }
 
-// PublishBatch publishes messages.
-func (p publisher) PublishBatch(ctx context.Context, messages []rehop.Message) error {
-	err := p.Client.PublishBatch(ctx, messages)
-	if batch, ok := errors.AsType[*rehop.BatchError](err); ok {
-		for i, one := range batch.Errors {
-			batch.Errors[i] = p.inTermsOfTheFile(one, len(messages[i].Body))
-		}
-	}
-	return err
+// PublishEach publishes messages.
+func (p publisher) PublishEach(ctx context.Context, messages []rehop.Message, settled func(i int, err error)) {
+	p.Client.PublishEach(ctx, messages, func(i int, err error) { settled(i, p.explain(err, len(messages[i].Body))) })
 }
 
-func (p publisher) inTermsOfTheFile(err error, size int) error {
+func (p publisher) explain(err error, size int) error {
 	if errors.Is(err, rehop.ErrTooLarge) && size > p.maxBody {
 		return fmt.Errorf("%w; max-body in the file sets it", err)
 	}

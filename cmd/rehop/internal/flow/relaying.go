@@ -8,17 +8,17 @@ import (
 
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/outbox"
 )
 
-// relaying is a relay at work.
 type relaying struct {
 	outbox config.Outbox
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
 
-// relay starts the relay of an outbox. It lasts until it is canceled: what hinders it is logged, and tried again.
+// relay starts the relay of an outbox. It runs until it is canceled: errors are logged, and it tries again.
 func (r *Runner) relay(g *generation, o config.Outbox) *relaying {
 	ctx, cancel := context.WithCancel(context.Background())
 	running := &relaying{outbox: o, cancel: cancel, ended: make(chan struct{})}
@@ -30,17 +30,14 @@ func (r *Runner) relay(g *generation, o config.Outbox) *relaying {
 			if ctx.Err() != nil {
 				return
 			}
-			r.Logger.Error("outbox is not relayed; it is tried again", "outbox", o.Name, "database", o.Database.String(), "err", err)
-			select {
-			case <-time.After(relayPause):
-			case <-ctx.Done():
-			}
+			r.Logger.Error("outbox is not relayed; rehop keeps trying", "outbox", o.Name, "database", o.Database.String(), "err", err)
+			_ = rabbit.Pause(ctx, relayPause)
 		}
 	}()
 	return running
 }
 
-// observersOf makes the hooks of a relay. For want of them it is relayed all the same.
+// observersOf returns the hooks of a relay. Without them the outbox is relayed anyway.
 func (r *Runner) observersOf(name string) []outbox.Hooks {
 	if r.ObserveOutbox == nil {
 		return nil
@@ -53,7 +50,7 @@ func (r *Runner) observersOf(name string) []outbox.Hooks {
 	return []outbox.Hooks{observer}
 }
 
-// reportGone has nobody believe that the last backlog of an outbox that is not relayed here any more still stands.
+// reportGone resets the backlog of an outbox that is not relayed here any more.
 func (r *Runner) reportGone(name string) {
 	for _, hooks := range r.observersOf(name) {
 		if hooks.OnBacklog != nil {
@@ -62,7 +59,7 @@ func (r *Runner) reportGone(name string) {
 	}
 }
 
-// relayPause is how long to wait before a relay that could not work at all, such as for want of tables, is tried again.
+// relayPause is the pause before a relay that could not work at all, for example without tables, is started again.
 const relayPause = 5 * time.Second
 
 func (r *Runner) relayOnce(ctx context.Context, g *generation, o config.Outbox, hooks []outbox.Hooks) error {

@@ -16,11 +16,11 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 )
 
-// With a file that names a broker which cannot be reached, everything goes on as before.
+// If a file names a broker that cannot be reached, everything continues as before.
 func TestReloadToABrokerThatIsAway(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.runner.Patience = time.Second
+	s.runner.ReloadTimeout = time.Second
 	s.runner.Connect = func(f *config.File) (rehop.Config, error) {
 		settings := s.broker.Config()
 		if len(f.Broker) > 0 {
@@ -58,7 +58,7 @@ func TestReloadWhileTheBrokerIsAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t)
-				s.runner.Patience = time.Minute
+				s.runner.ReloadTimeout = time.Minute
 				const flows = "flows:\n  a: {%s, target: {forward: {key: b}}}\n  b: {target: {forward: {key: c}}}\n  c: {target: {command: 'true'}}\n"
 				s.start(flows, "concurrency: 1")
 				before := s.runner.current.flows["a"].sub
@@ -93,15 +93,15 @@ func TestReloadWhileTheBrokerIsAway(t *testing.T) {
 }
 
 // If the broker does not come back in time, nothing has changed.
-func TestReloadTakesNoLongerThanItsPatience(t *testing.T) {
+func TestReloadTakesNoLongerThanItsTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		s.runner.Patience = time.Minute
+		s.runner.ReloadTimeout = time.Minute
 		const flows = "flows: {a: {concurrency: %d, target: {forward: {key: b}}}}"
 		s.start(flows, 1)
 		s.broker.Down()
-		s.await(func(now Status) bool { return !now.connected() && now.Error != "" }) // which is told a moment after
+		s.await(func(now Status) bool { return !now.connected() && now.Error != "" }) // reported a moment later
 		began := time.Now()
 		_, err := s.runner.Reload(t.Context(), s.file(flows, 2))
 		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "no connection to the broker") || took < time.Minute || took > time.Minute+time.Second {
@@ -117,7 +117,7 @@ func TestReloadTakesNoLongerThanItsPatience(t *testing.T) {
 	})
 }
 
-// What is known of a flow is not told of the one that takes its place, be it on the same connection or on another one.
+// The state of a flow is not reported for the one that replaces it, on the same connection or on another one.
 func TestStatusAfterAReload(t *testing.T) {
 	t.Parallel()
 	for name, more := range map[string]string{"same": "", "other": "exchanges: {x: topic}\n"} {

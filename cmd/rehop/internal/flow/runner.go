@@ -19,29 +19,29 @@ import (
 
 // Runner runs flows. Run, Reload and Close are called by one goroutine, one after the other; Status by any.
 type Runner struct {
-	// Connect says how the broker is reached that a file means.
+	// Connect returns how to reach the broker of a file.
 	Connect func(*config.File) (rehop.Config, error)
-	// Observe makes an observer of a client, ObserveOutbox hooks for the relay of an outbox. Nil: nobody observes.
+	// Observe returns an observer of a client, ObserveOutbox hooks for the relay of an outbox. Default: none.
 	Observe       func() (Observer, error)
 	ObserveOutbox func(name string) (outbox.Hooks, error)
-	// Patience is how long a reload waits until what it begins consumes. Default: 10 s.
-	Patience time.Duration
-	Logger   *slog.Logger
+	// ReloadTimeout is how long a reload waits until the flows that it starts consume. Default: 10 s.
+	ReloadTimeout time.Duration
+	Logger        *slog.Logger
 
-	mu      sync.Mutex // for current, of which Status may be asked at any time
+	mu      sync.Mutex // for current, which Status reads at any time
 	current *generation
 
-	retiring sync.WaitGroup // of what a reload has replaced
+	retiring sync.WaitGroup // what a reload has replaced
 }
 
 // Observer observes a client and the work of its flows.
 type Observer struct {
 	Hooks rehop.Hooks
-	// Carry passes the trace of an attempt on to the target. Nil: there is none.
+	// Carry passes the trace of an attempt on to the target. Nil: there are no traces.
 	Carry func(ctx context.Context, set func(name, value string))
 }
 
-// ErrConnect: the broker refuses this program.
+// ErrConnect means that the broker cannot be used.
 var ErrConnect = errors.New("connect to the broker")
 
 // generation is everything that runs on one client.
@@ -54,7 +54,7 @@ type generation struct {
 	relays   map[string]*relaying
 }
 
-// clientSettings are the parts of a file for which another one needs another client.
+// clientSettings are the parts of a file that need a new client when they change.
 type clientSettings struct {
 	Broker    []string
 	TLS       config.TLS
@@ -67,10 +67,10 @@ func settingsOf(f *config.File) clientSettings {
 	return clientSettings{f.Broker, f.TLS, f.Exchanges, string(f.QueueType), f.MaxBody}
 }
 
-// usualBuffer is how many bytes a client has under way, and has wait, unless it is told otherwise.
+// usualBuffer is a client's default limit for unconfirmed and for waiting bytes.
 const usualBuffer = 64 << 20
 
-// Start begins to run a file. A broker that cannot be reached is waited for.
+// Start starts the flows and relays of a file. It does not wait for a broker that cannot be reached.
 func (r *Runner) Start(ctx context.Context, file *config.File) error {
 	g, err := r.open(ctx, file)
 	if err != nil {
@@ -102,10 +102,10 @@ func (r *Runner) watching() *watch {
 	return r.current.watch
 }
 
-func (r *Runner) patience() time.Duration { return cmp.Or(r.Patience, 10*time.Second) }
+func (r *Runner) reloadTimeout() time.Duration { return cmp.Or(r.ReloadTimeout, 10*time.Second) }
 
-// Reload changes to another file: flows that are the same in both go on, others are begun, and when they consume, the old ones are
-// drained. If anything cannot be begun, or does not consume in time, the error says what, and all is as it was.
+// Reload changes to another file. Flows that are the same in both continue. Others are started, and when they consume, the old ones are
+// drained. If a flow cannot be started, or does not consume in time, Reload returns an error and nothing changes.
 func (r *Runner) Reload(ctx context.Context, file *config.File) (Changes, error) {
 	if reflect.DeepEqual(settingsOf(r.current.file), settingsOf(file)) {
 		return r.change(ctx, file)
@@ -114,11 +114,11 @@ func (r *Runner) Reload(ctx context.Context, file *config.File) (Changes, error)
 	if err != nil {
 		return Changes{}, err
 	}
-	if err := next.watch.awaitConsuming(ctx, next.client, slices.Collect(maps.Values(next.flows)), r.patience()); err != nil {
-		r.retire(file.Drain, func(ctx context.Context) { _ = r.close(ctx, next) }) // some of its flows may have messages in hand
+	if err := next.watch.awaitConsuming(ctx, next.client, slices.Collect(maps.Values(next.flows)), r.reloadTimeout()); err != nil {
+		r.retire(file.Drain, func(ctx context.Context) { _ = r.close(ctx, next) }) // some of its flows may be handling messages
 		return Changes{}, fmt.Errorf("%w: %w", ErrConnect, err)
 	}
-	r.startRelays(next) // not before: they share leases with the old ones, and would keep messages from a broker that is there
+	r.startRelays(next) // not before: they would take leases from the old ones, which have a working broker
 	before := r.current
 	r.succeed(next)
 	r.retire(before.file.Drain, func(ctx context.Context) {
@@ -129,11 +129,7 @@ func (r *Runner) Reload(ctx context.Context, file *config.File) (Changes, error)
 			}
 		}
 	})
-	changes := Changes{Client: true}
-	for name := range next.flows {
-		changes.Begun = append(changes.Begun, name)
-	}
-	return changes.sorted(), nil
+	return Changes{Client: true, Begun: slices.Sorted(maps.Keys(next.flows))}, nil
 }
 
 // open starts a client and the flows on it.
@@ -144,7 +140,7 @@ func (r *Runner) open(ctx context.Context, file *config.File) (*generation, erro
 	}
 	settings.Exchanges, settings.QueueType, settings.Logger = file.Exchanges, file.QueueType, r.Logger
 	if settings.MaxBody = file.MaxBody; file.MaxBody > usualBuffer {
-		settings.MaxUnconfirmedBytes, settings.MaxWaitingBytes = file.MaxBody, file.MaxBody // or it would never be its turn
+		settings.MaxUnconfirmedBytes, settings.MaxWaitingBytes = file.MaxBody, file.MaxBody // otherwise it could never be sent
 	}
 	watch := &watch{}
 	settings.Hooks = []rehop.Hooks{watch.hooks(), {OnResult: journal{r.Logger}.OnResult}}
@@ -179,7 +175,7 @@ func (r *Runner) startRelays(g *generation) {
 	}
 }
 
-// change turns the current generation into what a file says.
+// change applies a file to the current generation.
 func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error) {
 	var changes Changes
 	g := r.current
@@ -190,7 +186,7 @@ func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error)
 		if ok && reflect.DeepEqual(before.flow, f) {
 			continue
 		}
-		// The old one goes on until the new one runs: both take from the queue for a moment, as two copies of the program do.
+		// The old one continues until the new one runs: both consume the queue for a moment, as two copies of the program do.
 		next, err := begin(ctx, g, f)
 		if err != nil {
 			abandon(begun)
@@ -204,7 +200,7 @@ func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error)
 		}
 	}
 	if len(begun) > 0 {
-		if err := g.watch.awaitConsuming(ctx, g.client, slices.Collect(maps.Values(begun)), r.patience()); err != nil {
+		if err := g.watch.awaitConsuming(ctx, g.client, slices.Collect(maps.Values(begun)), r.reloadTimeout()); err != nil {
 			abandon(begun)
 			return Changes{}, err
 		}
@@ -220,9 +216,7 @@ func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error)
 			changes.Ended = append(changes.Ended, name)
 		}
 	}
-	for name, b := range begun {
-		g.flows[name] = b
-	}
+	maps.Copy(g.flows, begun)
 	for _, e := range ending {
 		r.retire(g.file.Drain, func(ctx context.Context) { r.end(ctx, e) })
 	}
@@ -232,7 +226,7 @@ func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error)
 	return changes.sorted(), nil
 }
 
-// abandon ends flows that were begun in vain. What they have in hand goes back to the broker.
+// abandon stops flows that were started in vain. Their unfinished messages return to the broker.
 func abandon(flows map[string]*running) {
 	for _, f := range flows {
 		_ = f.sub.Stop()
@@ -275,7 +269,7 @@ func (r *Runner) changeRelays(file *config.File, changes *Changes) {
 	}
 }
 
-// retire ends something in the background, within a time.
+// retire ends something in the background, with a time limit.
 func (r *Runner) retire(within time.Duration, end func(context.Context)) {
 	r.retiring.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -284,7 +278,7 @@ func (r *Runner) retire(within time.Duration, end func(context.Context)) {
 	})
 }
 
-// Close lets what is under way come to its end, and ends everything. When ctx ends before, messages go back to the broker.
+// Close drains all flows and ends everything. When ctx ends, unfinished messages return to the broker.
 func (r *Runner) Close(ctx context.Context) error {
 	var err error
 	if r.current != nil {
@@ -298,12 +292,12 @@ func (r *Runner) Close(ctx context.Context) error {
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		// Each has a time of its own. Their connections end with this program, and the broker takes back what they hold.
+		// Each has its own time limit. Their connections end with this program, and the broker requeues their messages.
 	}
 	return err
 }
 
-// close ends everything of a generation. The relays go first: they publish by the client.
+// close ends everything of a generation. The relays go first, because they publish with the client.
 func (r *Runner) close(ctx context.Context, g *generation) error {
 	for _, relay := range g.relays {
 		relay.cancel()
@@ -322,10 +316,9 @@ func (r *Runner) close(ctx context.Context, g *generation) error {
 	return g.client.Close(ctx)
 }
 
-// end lets a flow finish what it has in hand.
 func (r *Runner) end(ctx context.Context, f *running) {
 	defer f.close()
 	if err := f.sub.Drain(ctx); err != nil {
-		r.Logger.Warn("not everything was handled in time, and went back to the broker", "flow", f.flow.Name, "err", err)
+		r.Logger.Warn("some messages were not handled in time and returned to the broker", "flow", f.flow.Name, "err", err)
 	}
 }

@@ -12,14 +12,12 @@ import (
 	"github.com/rehop/rehop/target"
 )
 
-// running is a flow at work.
 type running struct {
 	flow  config.Flow
 	sub   *rehop.Subscription
 	close func() // when the subscription has ended
 }
 
-// begin starts a flow.
 func begin(ctx context.Context, g *generation, f config.Flow) (*running, error) {
 	handler, end := handlerFor(f, g)
 	s := f.Subscriber
@@ -33,7 +31,7 @@ func begin(ctx context.Context, g *generation, f config.Flow) (*running, error) 
 	return &running{flow: f, sub: sub, close: end}, nil
 }
 
-// handlerFor is the target of a flow as a handler, with what the flow wraps around it, and what is to be called at the end.
+// handlerFor returns the handler of a flow, and a function to call at the end.
 func handlerFor(f config.Flow, g *generation) (rehop.Handler, func()) {
 	handler, end := rehop.Handler(nil), func() {}
 	switch t := f.Target; {
@@ -42,11 +40,13 @@ func handlerFor(f config.Flow, g *generation) (rehop.Handler, func()) {
 		endpoint.Carry = g.observer.Carry
 		handler, end = endpoint, endpoint.Close
 	case t.Command != nil:
-		program := t.Command.Handler()
+		program := *t.Command
 		program.Carry = g.observer.Carry
-		handler = program
+		handler = &program
 	case t.Forward != nil:
-		handler = t.Forward.Handler(g.publisher())
+		forward := *t.Forward
+		forward.Client = g.publisher()
+		handler = &forward
 	}
 	if f.PauseWhenDown {
 		handler = pausing(handler)
@@ -54,7 +54,7 @@ func handlerFor(f config.Flow, g *generation) (rehop.Handler, func()) {
 	return handler, end
 }
 
-// pausing turns the failure to reach a target at all, which no message is to blame for, into a pause of the flow.
+// pausing pauses the flow if the target cannot be reached at all, which is not the fault of a message.
 func pausing(next rehop.Handler) rehop.Handler {
 	return rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 		err := next.Handle(ctx, d)
@@ -65,18 +65,13 @@ func pausing(next rehop.Handler) rehop.Handler {
 	})
 }
 
-// isDown reports whether nobody was there who could have looked at the message: no connection came about, or who answered says
-// that the service is not there.
+// isDown reports whether the message did not reach the service: there was no connection, or the answer is 503.
 func isDown(err error) bool {
-	var network *net.OpError
-	var name *net.DNSError
-	var certificate *tls.CertificateVerificationError
-	var answer *target.StatusError
-	switch {
-	case errors.As(err, &network) && network.Op == "dial", errors.As(err, &name), errors.As(err, &certificate):
-		return true
-	case errors.As(err, &answer):
+	if answer, ok := errors.AsType[*target.StatusError](err); ok {
 		return answer.Code == http.StatusServiceUnavailable
 	}
-	return false
+	network, ok := errors.AsType[*net.OpError](err)
+	_, unknown := errors.AsType[*net.DNSError](err)
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	return ok && network.Op == "dial" || unknown || untrusted
 }

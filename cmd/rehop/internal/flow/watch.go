@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -12,36 +13,36 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// watch knows how a generation stands: what its client and its flows do. Its hooks are those of the client.
+// watch is the state of a generation's client and flows. Its hooks receive the events of the client.
 type watch struct {
 	mu       sync.Mutex
 	client   *rehop.Client
 	lost     error // why there is no connection
 	followed []*running
 	queues   map[string]*standing
-	news     chan struct{} // closed at the next change; nil: nobody waits for it
+	news     chan struct{} // closed at the next change; nil: no goroutine waits for it
 }
 
-// standing is how a queue stands.
+// standing is the state of a queue.
 type standing struct {
 	paused  bool
 	pause   error // why it pauses
 	down    error // why it is not consumed
-	refused error // why the broker does not let it be consumed, since somebody asked for it
+	refused error // why the broker refuses the subscription
 }
 
 func (w *watch) hooks() rehop.Hooks {
 	return rehop.Hooks{OnConsumer: w.OnConsumer, OnPause: w.OnPause, OnState: w.OnState}
 }
 
-// OnConsumer is called when a queue begins or ceases to be consumed.
+// OnConsumer is called when a subscription starts or stops receiving messages.
 func (w *watch) OnConsumer(e rehop.ConsumerEvent) {
 	if e.Ended {
 		return
 	}
 	w.change(e.Queue, func(s *standing) {
 		s.down = e.Err
-		if refusal := (*rehop.TopologyError)(nil); errors.As(e.Err, &refusal) {
+		if _, refused := errors.AsType[*rehop.TopologyError](e.Err); refused {
 			s.refused = e.Err
 		}
 	})
@@ -52,7 +53,7 @@ func (w *watch) OnPause(e rehop.PauseEvent) {
 	w.change(e.Queue, func(s *standing) { s.paused, s.pause = e.Paused, e.Err })
 }
 
-// expect forgets what the broker has refused before.
+// expect clears an earlier refusal of the broker.
 func (w *watch) expect(queue string) {
 	w.change(queue, func(s *standing) { s.refused = nil })
 }
@@ -67,35 +68,34 @@ func (w *watch) change(queue string, change func(*standing)) {
 		w.queues[queue] = &standing{}
 	}
 	change(w.queues[queue])
-	w.tell()
+	w.notify()
 }
 
-// OnState is called when a connection comes or goes.
+// OnState is called when the state of a connection changes.
 func (w *watch) OnState(e rehop.StateChange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.Err != nil {
 		w.lost = e.Err
 	}
-	w.tell()
+	w.notify()
 }
 
-// tell is called with the mutex held, when something has changed.
-func (w *watch) tell() {
+// notify wakes all goroutines that wait for a change. The caller holds the mutex.
+func (w *watch) notify() {
 	if w.news != nil {
 		close(w.news)
 		w.news = nil
 	}
 }
 
-// wake has all look again who wait for news.
 func (w *watch) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tell()
+	w.notify()
 }
 
-// next is closed when something changes from now on.
+// next returns a channel that is closed at the next change.
 func (w *watch) next() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,19 +105,16 @@ func (w *watch) next() <-chan struct{} {
 	return w.news
 }
 
-// follow changes to what runs now.
+// follow sets the flows that run now.
 func (w *watch) follow(g *generation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.client, w.followed = g.client, nil
-	for _, f := range g.flows {
-		w.followed = append(w.followed, f)
-	}
+	w.client, w.followed = g.client, slices.Collect(maps.Values(g.flows))
 	slices.SortFunc(w.followed, func(a, b *running) int { return strings.Compare(a.flow.Name, b.flow.Name) })
-	w.tell()
+	w.notify()
 }
 
-// status says how the generation stands.
+// status returns the state of the generation.
 func (w *watch) status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,9 +138,9 @@ func (w *watch) status() Status {
 	return s
 }
 
-// awaitConsuming waits until there is a connection and some flows consume. The broker's refusal of one ends the wait.
-func (w *watch) awaitConsuming(ctx context.Context, client *rehop.Client, flows []*running, patience time.Duration) error {
-	limited, cancel := context.WithTimeout(ctx, patience)
+// awaitConsuming waits until there is a connection and these flows consume. It ends when the broker refuses one of them.
+func (w *watch) awaitConsuming(ctx context.Context, client *rehop.Client, flows []*running, timeout time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		next := w.next()
@@ -157,12 +154,12 @@ func (w *watch) awaitConsuming(ctx context.Context, client *rehop.Client, flows 
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return fmt.Errorf("not within %v: %w", patience, missing)
+			return fmt.Errorf("not within %v: %w", timeout, missing)
 		}
 	}
 }
 
-// missing is what keeps flows from consuming, nil if nothing does, and whether it is of no use to wait.
+// missing returns why flows do not consume, nil if all do, and whether waiting is useless.
 func (w *watch) missing(client *rehop.Client, flows []*running) (final bool, err error) {
 	connected := Status{Broker: client.State()}.connected()
 	w.mu.Lock()
@@ -188,7 +185,7 @@ func (w *watch) missing(client *rehop.Client, flows []*running) (final bool, err
 	return false, err
 }
 
-// AwaitReady waits until all flows consume, once they have been started.
+// AwaitReady waits until all flows consume. Call it after Start.
 func (r *Runner) AwaitReady(ctx context.Context) error {
 	for {
 		w := r.watching()
@@ -207,7 +204,7 @@ func (r *Runner) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// Status says how the runner stands.
+// Status returns the state of the runner.
 func (r *Runner) Status() Status {
 	if w := r.watching(); w != nil {
 		return w.status()
@@ -215,14 +212,14 @@ func (r *Runner) Status() Status {
 	return Status{Broker: rehop.StateRecovering, Flows: []FlowStatus{}}
 }
 
-// Status is how the runner stands.
+// Status is the state of a runner.
 type Status struct {
 	Broker rehop.State  `json:"broker"`
 	Error  string       `json:"error,omitempty"` // why there is no connection
 	Flows  []FlowStatus `json:"flows"`
 }
 
-// FlowStatus is how a flow stands.
+// FlowStatus is the state of a flow.
 type FlowStatus struct {
 	Flow      string `json:"flow"`
 	Queue     string `json:"queue"`

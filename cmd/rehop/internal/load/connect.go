@@ -13,13 +13,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// UnreachableError: none of the brokers could be connected to.
+// UnreachableError means that no broker could be reached.
 type UnreachableError struct{ err error }
 
 func (e *UnreachableError) Error() string { return e.err.Error() }
 func (e *UnreachableError) Unwrap() error { return e.err }
 
-// connect opens a connection to the first broker that takes one. URLs hold passwords, so errors name only their hosts.
+// connect opens a connection to the first broker that accepts one. URLs have passwords, so errors contain only their hosts.
 func connect(ctx context.Context, o Options) (*amqp.Connection, error) {
 	var faults []error
 	for _, raw := range o.URLs {
@@ -28,7 +28,7 @@ func connect(ctx context.Context, o Options) (*amqp.Connection, error) {
 			return nil, errors.New("connect to the broker: its URL cannot be read")
 		}
 		if _, err := amqp.ParseURI(raw); err != nil {
-			return nil, fmt.Errorf("connect to the broker at %s: its URL is none of AMQP: it must begin with amqp:// or amqps://", parsed.Host)
+			return nil, fmt.Errorf("connect to the broker at %s: its URL must begin with amqp:// or amqps://", parsed.Host)
 		}
 		conn, err := dial(ctx, raw, o)
 		if err == nil {
@@ -56,7 +56,7 @@ func dial(ctx context.Context, raw string, o Options) (*amqp.Connection, error) 
 			if err != nil {
 				return nil, err
 			}
-			// The handshake counts too; the library takes the deadline away when it is done.
+			// The handshake counts too; the library removes the deadline after it.
 			if deadline, ok := ctx.Deadline(); ok {
 				err = conn.SetDeadline(deadline)
 			}
@@ -65,25 +65,23 @@ func dial(ctx context.Context, raw string, o Options) (*amqp.Connection, error) 
 	})
 }
 
-// line is a channel with its connection.
 type line struct {
 	*amqp.Channel
 	conn *amqp.Connection
-	fail func(error) // says why all is to end
+	fail func(error) // ends the run with an error
 }
 
-// cut ends a connection at once, whatever is under way. The others on it will have errors that are only a consequence.
+// cut closes a connection immediately. Errors of other channels on it are a consequence.
 func (l line) cut(why error) {
 	l.fail(why)
 	_ = l.conn.CloseDeadline(time.Now())
 }
 
-// hangUp closes a connection. What there was to say has been said by then, so a broker that does not answer is not worth an error.
+// hangUp closes a connection. All results are known by then, so an error does not matter.
 func hangUp(conn *amqp.Connection) { _ = conn.CloseDeadline(time.Now().Add(2 * time.Second)) }
 
-// nameOf is what a broker says that it is.
 func nameOf(conn *amqp.Connection) string {
-	// rehop's own broker bears the name of the one it follows, for clients that look at it.
+	// The embedded broker has RabbitMQ as its product, for clients that check it.
 	if information, _ := conn.Properties["information"].(string); strings.HasPrefix(information, "rehop's embedded broker") {
 		return "rehop's embedded broker"
 	}

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// consuming consumes until the time is up, or, once nothing more is published, until all that was published has come.
+// consuming consumes until the time is up or, when publishing has ended, until all published messages have arrived.
 func (r *run) consuming(ctx context.Context, published <-chan struct{}) (*histogram, time.Duration, error) {
 	ctx, done := context.WithCancel(ctx)
 	defer done()
@@ -23,7 +24,7 @@ func (r *run) consuming(ctx context.Context, published <-chan struct{}) (*histog
 		case <-ctx.Done():
 			return
 		}
-		limit := r.patience
+		limit := r.settleTimeout
 		if r.Mode == Consume {
 			limit = r.For
 		}
@@ -43,32 +44,26 @@ func (r *run) consuming(ctx context.Context, published <-chan struct{}) (*histog
 	return h, took, err
 }
 
-// finish knows when all that was published has been consumed.
+// finish calls all when all published messages have been consumed.
 type finish struct {
 	run *run
 	all func()
 
-	mu    sync.Mutex
-	armed bool
+	armed atomic.Bool // publishing has ended
 }
 
 func (f *finish) arm() {
-	f.mu.Lock()
-	f.armed = true
-	f.mu.Unlock()
+	f.armed.Store(true)
 	f.check()
 }
 
 func (f *finish) check() {
-	f.mu.Lock()
-	armed := f.armed
-	f.mu.Unlock()
-	if armed && f.run.consumed.Load() >= f.run.published.Load() {
+	if f.armed.Load() && f.run.consumed.Load() >= f.run.published.Load() {
 		f.all()
 	}
 }
 
-// consumer takes messages until ctx ends. Acks are sent for several at once, as clients do.
+// consumer consumes until ctx ends. It acks several messages at once, as clients do.
 func (r *run) consumer(ctx context.Context, ch *amqp.Channel, h *histogram, enough *finish) error {
 	if err := ch.Qos(r.Prefetch, 0, false); err != nil {
 		return fmt.Errorf("set the prefetch: %w", err)
@@ -87,7 +82,7 @@ func (r *run) consumer(ctx context.Context, ch *amqp.Channel, h *histogram, enou
 		case err := <-closed:
 			return fmt.Errorf("consume: the channel is lost: %w", reason(err))
 		case d = <-deliveries:
-			if d.Acknowledger == nil { // no more will come
+			if d.Acknowledger == nil { // the channel is closed
 				return ended(closed)
 			}
 		}
@@ -104,12 +99,12 @@ func (r *run) consumer(ctx context.Context, ch *amqp.Channel, h *histogram, enou
 	}
 }
 
-// ended is why no more messages come.
+// ended returns why no more messages arrive.
 func ended(closed <-chan *amqp.Error) error {
 	select {
 	case err := <-closed:
 		return fmt.Errorf("consume: the channel is lost: %w", reason(err))
 	default:
-		return errors.New("consume: the broker has ended the consumer: somebody has deleted the queue")
+		return errors.New("consume: the broker has canceled the consumer, because the queue was deleted")
 	}
 }

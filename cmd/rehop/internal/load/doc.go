@@ -1,2 +1,2 @@
-// Package load puts load on an AMQP broker and measures how much it takes, and how soon.
+// Package load puts load on an AMQP broker and measures throughput and latency.
 package load

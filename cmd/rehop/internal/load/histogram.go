@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// histogram counts durations in buckets whose width grows with the duration, so that each is known to about 2 %. It belongs to one
-// goroutine.
+// histogram counts durations in buckets whose width grows with the duration, for a precision of about 2 %. It is not safe for concurrent
+// use.
 type histogram struct {
 	counts  [64 * slots]int64
 	n       int64
 	longest time.Duration
 }
 
-// slots is into how many buckets the durations between one power of two and the next are divided.
+// slots is the number of buckets between one power of two and the next.
 const slots = 32
 
 func (h *histogram) add(d time.Duration) {
@@ -31,7 +31,7 @@ func (h *histogram) merge(other *histogram) {
 	h.longest = max(h.longest, other.longest)
 }
 
-// bucket is exact below slots, and above that has the highest bits of the duration.
+// bucket returns the bucket of a duration. It is exact below slots, and above has the highest bits.
 func bucket(d time.Duration) int {
 	v := uint64(d)
 	if v < slots {
@@ -50,7 +50,7 @@ func top(bucket int) time.Duration {
 	return time.Duration(uint64(bucket-shift*slots+1)<<shift - 1)
 }
 
-// quantile is the duration that a part of all do not exceed.
+// quantile returns the duration that this part of all durations does not exceed.
 func (h *histogram) quantile(part float64) time.Duration {
 	rank := int64(part*float64(h.n-1)) + 1
 	seen := int64(0)

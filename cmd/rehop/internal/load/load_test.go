@@ -56,7 +56,7 @@ func longer(t *testing.T, o Options, shows func(Result) bool) (Result, error) {
 }
 
 func options(url string, mode Mode) Options {
-	return Options{URLs: []string{url}, ConnectTimeout: patient, patience: patient, Mode: mode, For: 300 * time.Millisecond, Size: 100, Publishers: 2, Window: 10,
+	return Options{URLs: []string{url}, ConnectTimeout: patient, settleTimeout: patient, Mode: mode, For: 300 * time.Millisecond, Size: 100, Publishers: 2, Window: 10,
 		Consumers: 3, Prefetch: 20, QueueType: "quorum"}
 }
 
@@ -164,7 +164,7 @@ func TestQueueDeleted(t *testing.T) {
 				deleted = false
 				return shows
 			})
-			if mode == Both && (err == nil || !strings.Contains(err.Error(), "deleted the queue")) {
+			if mode == Both && (err == nil || !strings.Contains(err.Error(), "the queue was deleted")) {
 				t.Errorf("got %v, want an error that says so", err)
 			}
 			if got.Refused == 0 {
@@ -174,7 +174,7 @@ func TestQueueDeleted(t *testing.T) {
 	}
 }
 
-// A broker that has run out of memory stops reading. The bench ends all the same, says why, and leaves nothing behind.
+// A broker that has run out of memory stops reading. The bench ends anyway, reports why, and leaves nothing behind.
 func TestBlocked(t *testing.T) {
 	t.Parallel()
 	server := &broker.Server{MemoryLimit: 1 << 20}
@@ -182,12 +182,12 @@ func TestBlocked(t *testing.T) {
 	o.Size, o.Window, o.For = 100_000, 100, time.Hour
 	var got Result
 	var err error
-	for o.patience = 500 * time.Millisecond; o.patience < patient; o.patience *= 2 { // on a slow machine even the first confirm takes longer
+	for o.settleTimeout = 500 * time.Millisecond; o.settleTimeout < patient; o.settleTimeout *= 2 { // on a slow machine even the first confirm takes longer
 		if got, err = Run(t.Context(), o); got.Published != nil && got.Published.Messages > 0 {
 			break
 		}
 	}
-	if want := fmt.Sprintf("no confirm within %v", o.patience); err == nil || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("no confirm within %v", o.settleTimeout); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want an error that says %q", err, want)
 	}
 	if got.Published == nil || got.Published.Messages == 0 {

@@ -17,7 +17,7 @@ const (
 	Consume Mode = "consume" // consuming what was published before
 )
 
-// Options say what load is put on which broker.
+// Options are the settings of a run.
 type Options struct {
 	// URLs of the broker, tried in turn.
 	URLs []string
@@ -27,26 +27,26 @@ type Options struct {
 	ConnectTimeout time.Duration
 
 	Mode Mode
-	// For is how long it takes. In the mode Consume, publishing takes as long beforehand.
+	// For is the duration of the run. In mode Consume, publishing before it takes as long.
 	For time.Duration
-	// Size is that of a body, in bytes.
+	// Size is the size of a body in bytes.
 	Size int
-	// Publishers is how many channels publish, and Window how many messages each has under way without a confirm.
+	// Publishers is how many channels publish, and Window how many unconfirmed messages each may have.
 	Publishers, Window int
-	// Consumers is how many channels consume, and Prefetch how many messages each has under way without an ack.
+	// Consumers is how many channels consume, and Prefetch how many unacked messages each may have.
 	Consumers, Prefetch int
 	// QueueType is quorum or classic.
 	QueueType string
-	// Transient messages are not kept through a restart of the broker by classic queues.
+	// Transient messages do not survive a restart of the broker in classic queues.
 	Transient bool
 	// Progress is called from time to time with the messages so far. It may be nil.
 	Progress func(published, consumed int64)
 
-	// patience is how long confirms and deliveries are waited for after the time is up, and how long cleaning up may take. Default: 10 s.
-	patience time.Duration
+	// settleTimeout is how long to wait for confirms and deliveries after the run, and for the deletion of the queue. Default: 10 s.
+	settleTimeout time.Duration
 }
 
-// maxSize keeps a typing error from asking for all memory there is.
+// maxSize prevents a typing error from using all memory.
 const maxSize = 128 << 20
 
 // Validate reports all faults at once.

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The plot has two fields below each other: messages per second over time, and latencies by percentile.
+// The plot has two fields: messages per second over time, and below it latencies by percentile.
 const (
 	plotWidth, plotHeight   = 760, 560
 	fieldLeft, fieldWidth   = 80, 640
@@ -18,7 +18,7 @@ const (
 	axisInk, gridInk, paper = "#57606a", "#d8dee4", "#ffffff"
 )
 
-// Plot writes the result as a picture in SVG.
+// Plot writes the result as an SVG image.
 func (r Result) Plot(w io.Writer) error {
 	var svg strings.Builder
 	put := func(format string, args ...any) { fmt.Fprintf(&svg, format+"\n", args...) }
@@ -66,7 +66,6 @@ func plotField(put func(string, ...any), top int, title string, marks, below []m
 	}
 }
 
-// mark is a text on an axis.
 type mark struct {
 	at   float64
 	text string
@@ -77,7 +76,7 @@ func (r Result) plotRates(put func(string, ...any)) {
 	rates := func(of func(Moment) int64) (rates [][2]float64) {
 		last := 0.0
 		for _, m := range r.Timeline {
-			if span := m.At - last; span > moment.Seconds()/2 { // the last moment may be too short to say anything
+			if span := m.At - last; span > moment.Seconds()/2 { // the last moment may be too short
 				rates = append(rates, [2]float64{m.At, float64(of(m)) / span})
 				highest = max(highest, float64(of(m))/span)
 			}
@@ -110,7 +109,7 @@ func (r Result) plotRates(put func(string, ...any)) {
 	plotField(put, rateTop, "messages per second", marks, below, curves)
 }
 
-// plotLatencies has logarithms upwards: what is worth seeing is how many times longer the slowest take.
+// plotLatencies has a logarithmic axis, to show how many times longer the slowest messages take.
 func (r Result) plotLatencies(put func(string, ...any)) {
 	var curves []curve
 	low, high := math.Inf(1), math.Inf(-1)
@@ -148,7 +147,7 @@ func (r Result) plotLatencies(put func(string, ...any)) {
 	plotField(put, latencyTop, "latency", marks, []mark{{0, "p50"}, {.25, "p90"}, {.5, "p99"}, {.75, "p99.9"}, {1, "max"}}, curves)
 }
 
-// roundUp is the next number that reads well on an axis.
+// roundUp returns the next number that reads well on an axis.
 func roundUp(v float64) float64 {
 	if v <= 0 {
 		return 1

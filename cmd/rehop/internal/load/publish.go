@@ -8,10 +8,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// headerSent is when a message was published, in nanoseconds.
+// headerSent is the header with the time of publishing, in nanoseconds.
 const headerSent = "sent"
 
-// publishing publishes for as long as it should, and waits for the confirms.
+// publishing publishes until the time is up, and waits for the confirms.
 func (r *run) publishing(ctx context.Context) (*histogram, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.For)
 	defer cancel()
@@ -24,21 +24,21 @@ type flight struct {
 	confirm *amqp.DeferredConfirmation
 }
 
-// publisher keeps a window of messages under way until ctx ends.
+// publisher publishes with a window of unconfirmed messages until ctx ends.
 func (r *run) publisher(ctx context.Context, l line, h *histogram) error {
 	ch := l.Channel
 	if err := ch.Confirm(false); err != nil {
 		return fmt.Errorf("switch confirms on: %w", err)
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-	// As many can come as are under way, and nobody may have to wait for them to be read.
+	// There is room for all that can be returned, so that the library never waits.
 	returns := ch.NotifyReturn(make(chan amqp.Return, r.Window+2))
 	flights := make(chan flight, r.Window)
 	landed := make(chan error, 1)
 	go func() {
 		err := r.land(flights, closed, returns, h)
 		if err != nil {
-			l.cut(err) // a broker that does not read holds up who publishes, for ever
+			l.cut(err) // a broker that does not read would block the publisher forever
 		}
 		landed <- err
 	}()
@@ -60,7 +60,7 @@ func (r *run) publisher(ctx context.Context, l line, h *histogram) error {
 		}
 		select {
 		case flights <- flight{sent, confirm}:
-		case err := <-landed: // before its time: the channel is lost
+		case err := <-landed: // too early: the channel is lost
 			return err
 		}
 	}
@@ -74,14 +74,14 @@ func (r *run) publisher(ctx context.Context, l line, h *histogram) error {
 // land waits for the confirms, in the order of publishing.
 func (r *run) land(flights <-chan flight, closed <-chan *amqp.Error, returns <-chan amqp.Return, h *histogram) error {
 	for f := range flights {
-		limit := time.NewTimer(r.patience)
+		limit := time.NewTimer(r.settleTimeout)
 		select {
 		case <-f.confirm.Done():
 		case err := <-closed:
 			limit.Stop()
 			return fmt.Errorf("publish: the channel is lost: %w", reason(err))
 		case <-limit.C:
-			return fmt.Errorf("publish: no confirm within %v: the broker is too slow for this window, or it has an alarm and blocks publishers", r.patience)
+			return fmt.Errorf("publish: no confirm within %v: the broker is too slow for this window, or it has an alarm and blocks publishers", r.settleTimeout)
 		}
 		limit.Stop()
 		returned := false
@@ -99,7 +99,7 @@ func (r *run) land(flights <-chan flight, closed <-chan *amqp.Error, returns <-c
 	return nil
 }
 
-// reason is why a channel is closed. The library gives nil for one that was closed in order.
+// reason is why a channel is closed. The library has nil for one that was closed normally.
 func reason(err *amqp.Error) error {
 	if err == nil {
 		return amqp.ErrClosed

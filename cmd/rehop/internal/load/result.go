@@ -4,7 +4,7 @@ import "time"
 
 // Result is what was measured.
 type Result struct {
-	Broker    string `json:"broker"` // what it says that it is
+	Broker    string `json:"broker"` // product and version
 	Mode      Mode   `json:"mode"`
 	QueueType string `json:"queue_type"`
 	Size      int    `json:"size"`
@@ -15,7 +15,7 @@ type Result struct {
 	Refused int64 `json:"refused"`
 	// Left is how many messages were in the queue at the end.
 	Left int64 `json:"left"`
-	// Timeline is what happened in each moment.
+	// Timeline has the messages of each moment.
 	Timeline []Moment `json:"timeline"`
 }
 
@@ -38,7 +38,7 @@ type Latency struct {
 	Max  float64 `json:"max"`
 }
 
-// Moment is a part of the time: how many messages went each way in it.
+// Moment is a part of the run, with the messages in it.
 type Moment struct {
 	At        float64 `json:"at"` // its end, in seconds since the beginning
 	Published int64   `json:"published"`

@@ -15,9 +15,9 @@ import (
 
 const (
 	heartbeat = 10 * time.Second
-	// leftAlone is after how long the broker itself deletes the queue of a run that was killed.
+	// leftAlone is after how long the broker deletes the queue of a run that was killed.
 	leftAlone = 10 * time.Minute
-	// moment is the grain of the timeline.
+	// moment is the resolution of the timeline.
 	moment = 250 * time.Millisecond
 )
 
@@ -27,19 +27,17 @@ type run struct {
 	queue               string
 	published, consumed atomic.Int64
 	refused             atomic.Int64
-
-	mu       sync.Mutex
-	timeline []Moment
+	timeline            []Moment // of watch, until it ends
 }
 
-// Run puts load on the broker and measures. When ctx ends before the time is up, it returns what was measured so far, with the error of
-// ctx. The queue that it uses is its own, and is deleted in any case.
+// Run puts load on the broker and measures. If ctx ends early, it returns the results so far and the error of ctx. It uses a queue of its
+// own and deletes it.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if err := o.Validate(); err != nil {
 		return Result{}, err
 	}
-	if o.patience == 0 {
-		o.patience = 10 * time.Second
+	if o.settleTimeout == 0 {
+		o.settleTimeout = 10 * time.Second
 	}
 	r := &run{Options: o, queue: "rehop-bench-" + rehop.NewID()}
 	conn, err := connect(ctx, o)
@@ -75,13 +73,13 @@ func (r *run) declare(conn *amqp.Connection) error {
 	return nil
 }
 
-// clean deletes the queue. The connection may have been lost meanwhile.
+// clean deletes the queue, on a new connection if the first one was lost.
 func (r *run) clean(conn *amqp.Connection) (left int64, err error) {
 	if conn.IsClosed() {
-		ctx, cancel := context.WithTimeout(context.Background(), r.patience)
+		ctx, cancel := context.WithTimeout(context.Background(), r.settleTimeout)
 		defer cancel()
 		if conn, err = connect(ctx, r.Options); err != nil {
-			return 0, fmt.Errorf("delete queue %q, which the broker will do by itself in %v: %w", r.queue, leftAlone, err)
+			return 0, fmt.Errorf("delete queue %q (the broker deletes it in %v): %w", r.queue, leftAlone, err)
 		}
 		defer hangUp(conn)
 	}
@@ -96,10 +94,10 @@ func (r *run) clean(conn *amqp.Connection) (left int64, err error) {
 	return int64(n), nil
 }
 
-// measure does what the mode says.
+// measure runs the publishers and consumers of the mode.
 func (r *run) measure(ctx context.Context, result *Result) error {
 	if r.Mode == Consume {
-		if _, _, err := r.publishing(ctx); err != nil { // of which only the messages count
+		if _, _, err := r.publishing(ctx); err != nil { // only to fill the queue
 			return err
 		}
 	}
@@ -126,7 +124,7 @@ func (r *run) measure(ctx context.Context, result *Result) error {
 	if consuming.latency != nil {
 		result.Consumed = flowOf(r.Consumers, consuming.took, consuming.latency)
 		if r.Mode == Consume {
-			result.Consumed.Latency = nil // for how long they lay in the queue says nothing
+			result.Consumed.Latency = nil // the time in the queue is not a latency
 		}
 	}
 	return errors.Join(publishing.err, consuming.err)
@@ -145,9 +143,7 @@ func (r *run) watch() (end func()) {
 	published, consumed := r.published.Load(), r.consumed.Load()
 	look := func() {
 		p, c := r.published.Load(), r.consumed.Load()
-		r.mu.Lock()
 		r.timeline = append(r.timeline, Moment{At: time.Since(began).Seconds(), Published: p - published, Consumed: c - consumed})
-		r.mu.Unlock()
 		published, consumed = p, c
 		if r.Progress != nil {
 			r.Progress(p, c)
@@ -173,13 +169,13 @@ func (r *run) watch() (end func()) {
 	}
 }
 
-// together runs workers on connections of their own, a few on each, and adds up what they have measured. The first that fails ends all.
+// together runs workers, a few per connection, and adds up their measurements. The first error ends all.
 func (r *run) together(ctx context.Context, workers int, work func(ctx context.Context, l line, h *histogram) error) (*histogram, time.Duration, error) {
 	const perConnection = 8
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var once sync.Once
-	var fault error // the first one; others follow from it
+	var fault error // the first one
 	fail := func(err error) {
 		once.Do(func() { fault = err })
 		cancel()

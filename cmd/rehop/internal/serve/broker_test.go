@@ -81,7 +81,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// The file says how large a body may be, to the broker and to those who publish; where it is too large, the error says which key it is.
+// The file sets the largest body, for the broker and for publishers. The error for a larger one names the key.
 func TestMaxBody(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan int64, 1)

@@ -1,2 +1,2 @@
-// Package serve is the service that rehop up and rehop run start: flows, with or without a broker beside them, health and metrics.
+// Package serve is the service of rehop up and rehop run: flows, an embedded broker if there is no other, health checks and metrics.
 package serve

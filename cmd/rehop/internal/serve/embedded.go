@@ -10,23 +10,23 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 )
 
-// Embedded is a broker within this program.
+// Embedded is the embedded broker.
 type Embedded struct {
-	// Data is its directory. Empty: everything is in memory, and gone at the end.
+	// Data is its directory. Empty: everything is in memory, and lost at the end.
 	Data string
-	// AMQP and Management are the addresses on which it listens. Empty: on none.
+	// AMQP and Management are the addresses on which it listens. Empty: it does not listen.
 	AMQP, Management string
-	// Users may log in from everywhere; guest may from this machine.
+	// Users can log in from everywhere, guest only from this machine.
 	Users []config.User
-	// RabbitMQ is the release whose rules it follows. 0: the usual.
+	// RabbitMQ is the release whose rules it follows. 0: the default of the broker.
 	RabbitMQ broker.Compat
-	// MaxBody is the largest body that it takes. 0: the usual.
+	// MaxBody is the largest body that it accepts. 0: the default of the broker.
 	MaxBody int
 
 	server *broker.Server
 }
 
-// users are those of the broker: the given ones and, for this program itself and for tools on this machine, guest.
+// users are the given users and, for tools on this machine, guest.
 func (e *Embedded) users() []broker.User {
 	all := map[string]broker.Permission{"*": {Configure: ".*", Write: ".*", Read: ".*"}}
 	users := []broker.User{{Name: "guest", Password: "guest", Tags: []string{"administrator"}, Permissions: all, LoopbackOnly: true}}
@@ -36,7 +36,7 @@ func (e *Embedded) users() []broker.User {
 	return users
 }
 
-// brokerFailure is why the broker within this program has stopped working, or nil.
+// brokerFailure is why the embedded broker has failed, or nil.
 func (r *run) brokerFailure() error {
 	if r.Embedded == nil || r.Embedded.server == nil {
 		return nil
@@ -47,7 +47,7 @@ func (r *run) brokerFailure() error {
 	return nil
 }
 
-// brokerDone is closed when the broker within this program has stopped working. It is nil if there is none.
+// brokerDone is closed when the embedded broker has ended. It is nil if there is none.
 func (r *run) brokerDone() <-chan struct{} {
 	if r.Embedded == nil || r.Embedded.server == nil {
 		return nil
@@ -55,7 +55,7 @@ func (r *run) brokerDone() <-chan struct{} {
 	return r.Embedded.server.Done()
 }
 
-// startBroker starts the broker. The end that it returns is to be called also if there is an error.
+// startBroker starts the broker. Call the end that it returns even if it returns an error.
 func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
 	e := r.Embedded
 	e.server = &broker.Server{Dir: e.Data, Compat: e.RabbitMQ, MaxMessage: e.MaxBody, Users: e.users(), Logger: r.Logger}
@@ -63,19 +63,13 @@ func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
 	if err := e.server.Start(); err != nil {
 		return nil, fmt.Errorf("start the broker in %s: %w", e.Data, err)
 	}
-	ends := []func() error{func() error {
+	ends := closers{func() error {
 		if err := e.server.Close(); r.brokerFailure() == nil {
 			return err
 		}
-		return nil // it was reported
+		return nil // the failure was reported
 	}}
-	end = func() error {
-		var err error
-		for i := len(ends) - 1; i >= 0; i-- {
-			err = errors.Join(err, ends[i]())
-		}
-		return err
-	}
+	end = func() error { return ends.close() }
 	r.serving.Go(func() {
 		<-e.server.Done()
 		if err := r.brokerFailure(); err != nil {
@@ -85,10 +79,10 @@ func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
 	if e.AMQP != "" {
 		listener, err := listen(e.AMQP, "AMQP", "amqp")
 		if err != nil {
-			return end, fmt.Errorf("%w; or use the broker that is there with --broker", err)
+			return end, fmt.Errorf("%w; or use the running broker with --broker", err)
 		}
 		r.report.AMQP = "amqp://guest:guest@" + listener.Addr().String() + "/"
-		// Not until ctx ends: programs that publish go on while the flows are drained.
+		// Longer than ctx: other programs can publish while the flows are drained.
 		r.serving.Go(func() {
 			err := e.server.Serve(context.WithoutCancel(ctx), listener)
 			if e.server.Err() == nil && err != nil && !r.ending.Load() {

@@ -7,7 +7,6 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/flow"
 )
 
-// startHTTP serves health and metrics.
 func (r *run) startHTTP(t *telemetry) (end func() error, err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", r.healthz)
@@ -18,7 +17,7 @@ func (r *run) startHTTP(t *telemetry) (end func() error, err error) {
 	return end, err
 }
 
-// healthz answers that the process lives, unless its broker has failed, for which only a restart helps.
+// healthz reports that the process is alive, unless its broker has failed, which only a restart can fix.
 func (r *run) healthz(w http.ResponseWriter, _ *http.Request) {
 	if err := r.brokerFailure(); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -34,7 +33,6 @@ type readiness struct {
 	flow.Status
 }
 
-// readyz answers whether all flows consume.
 func (r *run) readyz(w http.ResponseWriter, _ *http.Request) {
 	status := r.runner.Status()
 	answer := readiness{Ready: status.Ready() && !r.ending.Load() && r.brokerFailure() == nil, Draining: r.ending.Load(), Status: status}

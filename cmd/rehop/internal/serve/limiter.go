@@ -8,33 +8,32 @@ import (
 	"time"
 )
 
-// limiter writes what goes wrong with metrics and traces into the log, and not more often than every so often: a collector that is away
-// is missed at each sending.
+// limiter logs errors of metrics and traces with a limited rate: a collector that is unreachable fails at each export.
 type limiter struct {
-	log   *slog.Logger
-	every time.Duration
+	logger *slog.Logger
+	every  time.Duration
 
-	mu     sync.Mutex
-	last   time.Time
-	unsaid int
+	mu      sync.Mutex
+	last    time.Time
+	dropped int
 }
 
-// Handle is told an error of OpenTelemetry.
-func (l *limiter) Handle(err error) { l.tell(err.Error()) }
+// Handle receives errors of OpenTelemetry.
+func (l *limiter) Handle(err error) { l.log(err.Error()) }
 
-// Println is told what went wrong when metrics were asked for.
-func (l *limiter) Println(v ...any) { l.tell(strings.TrimSpace(fmt.Sprintln(v...))) }
+// Println receives errors of the Prometheus handler.
+func (l *limiter) Println(v ...any) { l.log(strings.TrimSpace(fmt.Sprintln(v...))) }
 
-func (l *limiter) tell(text string) {
+func (l *limiter) log(text string) {
 	l.mu.Lock()
 	now := time.Now()
 	if !l.last.IsZero() && now.Sub(l.last) < l.every {
-		l.unsaid++
+		l.dropped++
 		l.mu.Unlock()
 		return
 	}
-	unsaid := l.unsaid
-	l.last, l.unsaid = now, 0
+	dropped := l.dropped
+	l.last, l.dropped = now, 0
 	l.mu.Unlock()
-	l.log.Warn("metrics or traces are not complete", "err", text, "unsaid", unsaid)
+	l.logger.Warn("metrics or traces are not complete", "err", text, "not_logged", dropped)
 }

@@ -15,7 +15,7 @@ import (
 func TestLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		l := &limiter{log: slog.New(slog.NewJSONHandler(&log, nil)), every: time.Minute}
+		l := &limiter{logger: slog.New(slog.NewJSONHandler(&log, nil)), every: time.Minute}
 		for i := range 5 {
 			l.Handle(fmt.Errorf("fault %d", i))
 		}
@@ -23,8 +23,8 @@ func TestLimiter(t *testing.T) {
 		time.Sleep(time.Minute)
 		l.Handle(errors.New("fault 6"))
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-		if len(lines) != 2 || !strings.Contains(lines[0], `"err":"fault 0","unsaid":0`) || !strings.Contains(lines[1], `"err":"fault 6","unsaid":5`) {
-			t.Errorf("got\n%s\nwant the first and the last fault, and 5 unsaid", log.String())
+		if len(lines) != 2 || !strings.Contains(lines[0], `"err":"fault 0","not_logged":0`) || !strings.Contains(lines[1], `"err":"fault 6","not_logged":5`) {
+			t.Errorf("got\n%s\nwant the first and the last fault, and 5 not_logged", log.String())
 		}
 	})
 }

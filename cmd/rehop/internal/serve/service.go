@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,78 +20,83 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/flow"
 )
 
-// Service runs the flows of a file until it is told to end.
+// Service runs the flows of a file until its context ends.
 type Service struct {
 	// Load reads the file, at the start and for every reload.
 	Load func() (*config.File, error)
-	// Connect says how to reach the broker that a file means. It is not asked if there is an Embedded one.
+	// Connect returns how to reach the broker of a file. It is not called if there is an Embedded one.
 	Connect func(*config.File) (rehop.Config, error)
-	// Management is how to reach the management API of the broker that a file means. An empty URL: it is not known, and nobody can tell
-	// how full queues are.
+	// Management returns how to reach the management API of the broker of a file. Without a URL there are no metrics of queues.
 	Management func(*config.File) (url string, client *http.Client, err error)
-	// Embedded is a broker within this program. Nil: there is none.
+	// Embedded is the embedded broker. Nil: there is none.
 	Embedded *Embedded
 	// HTTP is the address for health and metrics. Empty: they are not served.
 	HTTP string
-	// Drain is how long messages under way may take at the end. 0: as the file says.
+	// Drain is how long handlers may take to finish at the end. 0: drain of the file.
 	Drain time.Duration
-	// Patience is how long a reload waits until what it begins consumes. 0: the usual.
-	Patience time.Duration
+	// ReloadTimeout is how long a reload waits until the flows that it starts consume. Default: see flow.Runner.
+	ReloadTimeout time.Duration
 	// Env looks up a variable of the environment.
 	Env    func(name string) (value string, set bool)
 	Logger *slog.Logger
 
-	// Ready is told once, when all flows run.
+	// Ready is called once, when all flows run.
 	Ready func(Report) error
-	// Reload asks for the file to be read again. Hurry asks, while messages are under way at the end, not to wait for them.
+	// Reload makes the service read the file again. Hurry ends draining.
 	Reload, Hurry <-chan struct{}
 }
 
-// Report says where things are.
+// Report has the addresses of the service, and what it runs.
 type Report struct {
-	AMQP       string       `json:"amqp,omitempty"`       // URL of a broker within this program
+	AMQP       string       `json:"amqp,omitempty"`       // URL of the embedded broker
 	Management string       `json:"management,omitempty"` // URL of its management API
 	Broker     []string     `json:"broker,omitempty"`     // URLs of another broker, without passwords
 	HTTP       string       `json:"http,omitempty"`       // URL of health and metrics
-	Data       string       `json:"data,omitempty"`       // directory of the broker; empty: in memory, or another broker
-	Memory     bool         `json:"memory,omitempty"`     // the broker keeps nothing
+	Data       string       `json:"data,omitempty"`       // directory of the embedded broker
+	Memory     bool         `json:"memory,omitempty"`     // the embedded broker keeps nothing on disk
 	Flows      []FlowReport `json:"flows"`
 	Outboxes   []string     `json:"outboxes"`
 }
 
-// FlowReport says what a flow does.
+// FlowReport is a flow in a Report.
 type FlowReport struct {
 	Name   string `json:"name"`
 	Queue  string `json:"queue"`
 	Target string `json:"target"`
 }
 
-// run is a service at work.
 type run struct {
 	Service
 	file      *config.File
 	runner    *flow.Runner
 	telemetry *telemetry
 	ending    atomic.Bool
-	failed    chan error // something that serves has ended by itself; has room for one
+	failed    chan error // why something has ended unexpectedly; has room for one
 	serving   sync.WaitGroup
 	report    Report
-	told      bool // Ready was
+	reported  bool // Ready was called
 }
 
-// Run runs the service until ctx ends; then it drains. An error says what could not be started, or has failed since.
+// closers end what was started, the last first.
+type closers []func() error
+
+func (c closers) close() (err error) {
+	for _, end := range slices.Backward(c) {
+		err = errors.Join(err, end())
+	}
+	return err
+}
+
+// Run runs the service until ctx ends, and then drains. It returns an error if something could not be started or has failed.
 func (s Service) Run(ctx context.Context) (err error) {
 	file, err := s.Load()
 	if err != nil {
 		return err
 	}
 	r := &run{Service: s, file: file, failed: make(chan error, 1)}
-	// What is started first ends last.
-	var ends []func() error
+	var ends closers
 	defer func() {
-		for i := len(ends) - 1; i >= 0; i-- {
-			err = errors.Join(err, ends[i]())
-		}
+		err = errors.Join(err, ends.close())
 		r.serving.Wait()
 	}()
 	if s.Embedded != nil {
@@ -107,7 +114,7 @@ func (s Service) Run(ctx context.Context) (err error) {
 	}
 	r.telemetry = t
 	ends = append(ends, func() error { return r.closeTelemetry(t) })
-	r.runner = &flow.Runner{Connect: r.connect, Observe: t.observe, ObserveOutbox: t.observeOutbox, Patience: s.Patience, Logger: s.Logger}
+	r.runner = &flow.Runner{Connect: r.connect, Observe: t.observe, ObserveOutbox: t.observeOutbox, ReloadTimeout: s.ReloadTimeout, Logger: s.Logger}
 	if s.HTTP != "" {
 		end, err := r.startHTTP(t)
 		if err != nil {
@@ -118,7 +125,7 @@ func (s Service) Run(ctx context.Context) (err error) {
 	ends = append(ends, r.drain)
 	if err := r.runner.Start(ctx, file); err != nil {
 		if ctx.Err() != nil {
-			return nil // told to end before it had begun
+			return nil // it was ended before it had started
 		}
 		return err
 	}
@@ -132,18 +139,17 @@ func (r *run) connect(f *config.File) (rehop.Config, error) {
 	}
 	settings, err := r.Connect(f)
 	if err == nil {
-		r.Logger.Info("the flows use a broker", "broker", withoutPasswords(settings.URLs))
+		r.Logger.Info("using an external broker; no embedded broker is started", "broker", withoutPasswords(settings.URLs))
 	}
 	return settings, err
 }
 
-// withoutPasswords are URLs as they may be shown.
 func withoutPasswords(urls []string) []string {
 	var shown []string
 	for _, one := range urls {
 		u, err := url.Parse(one)
 		if err != nil {
-			continue // the client says what is wrong
+			continue // the client reports the error
 		}
 		if u.User != nil {
 			u.User = url.User(u.User.Username())
@@ -154,7 +160,7 @@ func withoutPasswords(urls []string) []string {
 	return shown
 }
 
-// wait lets everything run, and changes it when told to.
+// wait runs until the end, and reloads the file when asked to.
 func (r *run) wait(ctx context.Context) error {
 	waiting, stop := context.WithCancel(ctx)
 	ready := make(chan struct{})
@@ -173,11 +179,11 @@ func (r *run) wait(ctx context.Context) error {
 		case <-ready:
 			ready = nil
 			if ctx.Err() == nil {
-				if err := r.tellReady(); err != nil {
+				if err := r.reportReady(); err != nil {
 					return err
 				}
-				r.told = true
-				r.watchQueues(ctx) // for which the broker has to be there
+				r.reported = true
+				r.watchQueues(ctx) // now that the broker is reachable
 			}
 		case <-r.Reload:
 			r.reload(ctx)
@@ -189,7 +195,7 @@ func (r *run) wait(ctx context.Context) error {
 	}
 }
 
-func (r *run) tellReady() error {
+func (r *run) reportReady() error {
 	report := r.report
 	report.Flows, report.Outboxes = []FlowReport{}, []string{}
 	if r.Embedded == nil {
@@ -208,15 +214,14 @@ func (r *run) tellReady() error {
 	return r.Ready(report)
 }
 
-// reload reads the file again. If anything is wrong with it, all stays as it is.
+// reload reads the file again. If it has errors, nothing changes.
 func (r *run) reload(ctx context.Context) {
 	file, err := r.Load()
-	var faults config.Faults
-	if errors.As(err, &faults) {
+	if faults, ok := errors.AsType[config.Faults](err); ok {
 		for _, f := range faults {
-			r.Logger.Error("the file has a fault", "file", f.File, "line", f.Line, "fault", f.Text)
+			r.Logger.Error("the file has an error", "file", f.File, "line", f.Line, "err", f.Text)
 		}
-		r.Logger.Error("the file was not loaded; everything goes on as before", "faults", len(faults))
+		r.Logger.Error("the file was not loaded; everything continues as before", "errors", len(faults))
 		return
 	}
 	if err == nil {
@@ -224,17 +229,16 @@ func (r *run) reload(ctx context.Context) {
 		if changes, err = r.runner.Reload(ctx, file); err == nil {
 			r.warnOfRestart(file)
 			r.file = file
-			if r.told {
+			if r.reported {
 				r.watchQueues(ctx)
 			}
 			r.Logger.Info("the file was loaded", "begun", changes.Begun, "changed", changes.Changed, "ended", changes.Ended, "reconnected", changes.Client)
 			return
 		}
 	}
-	r.Logger.Error("the file was not loaded; everything goes on as before", "err", err)
+	r.Logger.Error("the file was not loaded; everything continues as before", "err", err)
 }
 
-// warnOfRestart tells of changes that a running service cannot make.
 func (r *run) warnOfRestart(file *config.File) {
 	needs := func(key string, before, now any) {
 		if !reflect.DeepEqual(before, now) {
@@ -247,17 +251,14 @@ func (r *run) warnOfRestart(file *config.File) {
 	if r.Embedded != nil {
 		needs("broker", r.file.Broker, file.Broker)
 		needs("rabbitmq", r.file.RabbitMQ, file.RabbitMQ)
-		needs("max-body", r.file.MaxBody, file.MaxBody) // which is the broker's, too
+		needs("max-body", r.file.MaxBody, file.MaxBody) // the broker has this limit, too
 	}
 }
 
-// drain ends the flows when what they have in hand is done, or its time is up.
+// drain ends the flows when their handlers have finished, or their time is up.
 func (r *run) drain() error {
 	r.ending.Store(true)
-	limit := r.file.Drain
-	if r.Drain > 0 {
-		limit = r.Drain
-	}
+	limit := cmp.Or(r.Drain, r.file.Drain)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	ended := make(chan struct{})
@@ -267,19 +268,20 @@ func (r *run) drain() error {
 		case <-r.Hurry:
 			cancel()
 		case <-r.brokerDone():
-			cancel() // it takes no answer any more, so there is nothing to wait for
+			cancel() // it accepts no acks any more, so there is nothing to wait for
 		case <-ended:
 		}
 	}()
 	r.Logger.Info("draining", "limit", limit)
 	if err := r.runner.Close(ctx); err != nil {
-		// Nothing is lost by that: the broker has what was not finished.
-		r.Logger.Warn("the connection did not close in order", "err", err)
+		// Nothing is lost: the broker has the unfinished messages.
+		r.Logger.Warn("the connection was not closed cleanly", "err", err)
 	}
 	return nil
 }
 
-// serve serves HTTP on an address until the end that it returns. what names it in errors, key says how to choose another address.
+// serve serves HTTP on an address until the end that it returns is called. what is its name in errors, and key that of the setting for
+// the address.
 func (r *run) serve(address, what, key string, handler http.Handler) (at string, end func() error, err error) {
 	listener, err := listen(address, what, key)
 	if err != nil {
@@ -302,7 +304,6 @@ func (r *run) serve(address, what, key string, handler http.Handler) (at string,
 	}, nil
 }
 
-// fail ends the service.
 func (r *run) fail(err error) {
 	select {
 	case r.failed <- err:

@@ -85,7 +85,7 @@ func get(t *testing.T, url string) (code int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// A service says that it lives, whether it is ready, and what it has done.
+// A service reports that it is alive, whether it is ready, and what it has done.
 func TestHealthAndMetrics(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{}, 1)
@@ -118,7 +118,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	await(t, "the message in the metrics", func() bool {
 		_, body := get(t, r.HTTP+"/metrics")
 		return strings.Contains(body, "messaging_client_consumed_messages_total{") && strings.Contains(body, "go_goroutines") &&
-			strings.Contains(body, "rehop_queue_messages{") // which the management API tells
+			strings.Contains(body, "rehop_queue_messages{") // from the management API
 	})
 }
 
@@ -150,7 +150,7 @@ func handleOne(t *testing.T, env environment) (traceparent string) {
 	return traceparent
 }
 
-// Traces and metrics go where the environment says.
+// Traces and metrics are sent to where the environment asks.
 func TestExport(t *testing.T) {
 	c := &collector{}
 	server := httptest.NewServer(c)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,32 +29,32 @@ import (
 	"github.com/rehop/rehop/rehopotel"
 )
 
-// telemetry is what the service tells others about itself.
+// telemetry is the metrics and traces of the service.
 type telemetry struct {
 	config  rehopotel.Config
 	metrics http.Handler // for Prometheus
 	ends    []func(context.Context) error
 
-	watched  settings // what queues are watched on
+	watched  settings // of the broker whose queues are watched
 	unwatch  func(context.Context) error
 	mu       sync.Mutex
 	outboxes map[string]outbox.Hooks
 }
 
-// settings say on which broker queues are watched.
+// settings identify the broker whose queues are watched.
 type settings struct {
 	urls       string
 	management string
 	tls        config.TLS
 }
 
-// outboxesNamed bounds the names in metrics, should files with ever new ones be loaded.
+// outboxesNamed bounds the names in metrics, in case files with new names are loaded again and again.
 const outboxesNamed = 100
 
-// startTelemetry makes metrics for Prometheus, and sends metrics and traces by OTLP if the environment says where to.
+// startTelemetry starts metrics for Prometheus, and exports metrics and traces by OTLP if the environment asks for it.
 func (r *run) startTelemetry(ctx context.Context) (*telemetry, error) {
 	t := &telemetry{outboxes: make(map[string]outbox.Hooks)}
-	failures := &limiter{log: r.Logger, every: time.Minute}
+	failures := &limiter{logger: r.Logger, every: time.Minute}
 	otel.SetErrorHandler(failures)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -71,14 +72,14 @@ func (r *run) startTelemetry(ctx context.Context) (*telemetry, error) {
 	if r.exports("METRICS") {
 		pushed, err := autoexport.NewMetricReader(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("export metrics as the environment says: %w", err)
+			return nil, fmt.Errorf("export metrics: %w", err)
 		}
 		meters = append(meters, sdkmetric.WithReader(pushed))
 	}
 	if r.exports("TRACES") {
 		spans, err := autoexport.NewSpanExporter(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("export traces as the environment says: %w", err)
+			return nil, fmt.Errorf("export traces: %w", err)
 		}
 		tracers := sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithBatcher(spans)) // with the environment's sampler
 		t.config.Tracers = tracers
@@ -90,7 +91,7 @@ func (r *run) startTelemetry(ctx context.Context) (*telemetry, error) {
 	return t, nil
 }
 
-// exports reports whether the environment asks for a signal to be sent. Unlike autoexport by itself, nothing is sent to nobody.
+// exports reports whether the environment asks for a signal to be exported. autoexport alone would export to localhost by default.
 func (r *run) exports(signal string) bool {
 	get := func(name string) string {
 		value, _ := r.Env(name)
@@ -105,7 +106,6 @@ func (r *run) exports(signal string) bool {
 	return get("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || get("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 }
 
-// observe makes an observer of a client.
 func (t *telemetry) observe() (flow.Observer, error) {
 	made, err := rehopotel.New(t.config)
 	if err != nil {
@@ -114,7 +114,7 @@ func (t *telemetry) observe() (flow.Observer, error) {
 	return flow.Observer{Hooks: made.Client(), Carry: made.Carry}, nil
 }
 
-// observeOutbox makes the hooks for the relay of an outbox, by whose name its metrics are told apart.
+// observeOutbox returns hooks for the relay of an outbox. Its metrics have the name of the outbox.
 func (t *telemetry) observeOutbox(name string) (outbox.Hooks, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,19 +134,19 @@ func (t *telemetry) observeOutbox(name string) (outbox.Hooks, error) {
 	return t.outboxes[name], nil
 }
 
-// watchQueues reports how full queues are, if there is a management API that can tell: the one of the file as it is now. For want of it
-// nothing else suffers.
+// watchQueues exports the numbers of messages in queues, if the management API of the current file can be reached. Nothing else depends
+// on it.
 func (r *run) watchQueues(ctx context.Context) {
 	t := r.telemetry
 	reach, now, err := r.overview()
 	if err != nil {
-		r.Logger.Warn("metrics of queues are missing: how to reach the management API is not clear", "err", err)
+		r.Logger.Warn("metrics of queues are missing: the settings of the management API are invalid", "err", err)
 	}
 	if t.unwatch != nil && now == t.watched && err == nil {
 		return
 	}
 	if t.unwatch != nil && now.urls != t.watched.urls && now.management == t.watched.management {
-		r.Logger.Warn("the broker has changed, and the management API has not: metrics of queues may be those of another broker")
+		r.Logger.Warn("the broker has changed but the management API has not: metrics of queues may belong to another broker")
 	}
 	t.stopWatching(ctx)
 	if err != nil || reach.Management == "" {
@@ -156,7 +156,7 @@ func (r *run) watchQueues(ctx context.Context) {
 	defer cancel()
 	looker, err := admin.Open(opening, reach)
 	if err != nil {
-		r.Logger.Warn("metrics of queues are missing: the broker cannot be looked at", "err", err)
+		r.Logger.Warn("metrics of queues are missing: cannot connect to the broker", "err", err)
 		return
 	}
 	registration, err := rehopotel.Watch(looker, t.config)
@@ -171,7 +171,7 @@ func (r *run) watchQueues(ctx context.Context) {
 	}
 }
 
-// overview is how to look at the queues of the broker that is used now. Without Management there is no way.
+// overview returns how to list the queues of the current broker. Management is empty if that is not possible.
 func (r *run) overview() (admin.Config, settings, error) {
 	if r.Embedded != nil {
 		return admin.Config{Dial: r.Embedded.server.Dial, Management: r.report.Management}, settings{management: r.report.Management}, nil
@@ -189,18 +189,18 @@ func (r *run) overview() (admin.Config, settings, error) {
 
 func (t *telemetry) stopWatching(ctx context.Context) {
 	if t.unwatch != nil {
-		_ = t.unwatch(ctx) // which cannot fail
+		_ = t.unwatch(ctx) // it cannot fail
 		t.unwatch = nil
 	}
 }
 
-// closeTelemetry sends what has not been sent yet. That nobody takes it is no fault of the service.
+// closeTelemetry exports what has not been exported yet. Errors do not affect the service.
 func (r *run) closeTelemetry(t *telemetry) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	t.stopWatching(ctx)
-	for i := len(t.ends) - 1; i >= 0; i-- {
-		if err := t.ends[i](ctx); err != nil {
+	for _, end := range slices.Backward(t.ends) {
+		if err := end(ctx); err != nil {
 			r.Logger.Warn("the last metrics or traces were not sent", "err", err)
 		}
 	}
