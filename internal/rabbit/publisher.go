@@ -458,7 +458,7 @@ func (p *Publisher) look(ctx context.Context, exchange string) error {
 	case errors.Is(err, ErrDisconnected), errors.Is(err, ErrBlocked), errors.Is(err, ErrClosed):
 		return err
 	case errors.As(err, &e) && (e.Code == amqp.NotFound || e.Server && e.Code == amqp.InternalError && !isASCII(exchange)): // see declareError
-		return fmt.Errorf("%w: there is no exchange %q; declare it first", ErrUnroutable, exchange)
+		return fmt.Errorf("%w: there is no exchange %q; list it in Config.Exchanges, or declare it with rehop topology apply", ErrUnroutable, exchange)
 	case errors.As(err, &e) && e.Code == amqp.AccessRefused:
 		// RabbitMQ 4.3 asks for configure permission to answer; publishing may be allowed all the same.
 		return nil
