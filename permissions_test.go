@@ -101,18 +101,24 @@ func TestPermissionToPublish(t *testing.T) {
 	}
 }
 
-// Of an exchange of another program, a subscriber needs to read alone: for its binding.
-func TestPermissionForExistingExchange(t *testing.T) {
+// An exchange of another program has to be read, for the binding. A queue of another program is not declared.
+func TestPermissionsForExisting(t *testing.T) {
 	p := documentedPermission(t)
-	p.Configure, p.Write = strings.Replace(p.Configure, "|shop", "", 1), strings.Replace(p.Write, "|shop", "", 1)
+	p.Configure = strings.Replace(strings.Replace(p.Configure, "|shop", "", 1), "|orders|", "|", 1)
+	p.Write = strings.Replace(p.Write, "|shop", "", 1)
 	for _, compat := range releases {
 		t.Run(compat.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLimited(t, compat, p)
-				owner := l.open(t, "owner", rehop.Config{Exchanges: []rehop.Exchange{{Name: "shop"}}})
+				owner := l.open(t, "owner", rehop.Config{})
+				subscribe(t, owner, rehop.Subscriber{Queue: "orders", Exchange: "shop", Keys: []string{"order.#"}, Handler: rehop.HandlerFunc(fail)})
+				if err := l.stop(owner); err != nil {
+					t.Fatal(err)
+				}
 				got := make(chan string, 1)
 				subscribe(t, l.open(t, "app", rehop.Config{}), rehop.Subscriber{
-					Queue: "orders", Exchange: "shop", ExistingExchange: true, Keys: []string{"order.#"}, Retry: rehop.Steps(time.Second),
+					Queue: "orders", ExistingQueue: true, Exchange: "shop", ExistingExchange: true, Keys: []string{"order.#"},
+					Retry: rehop.Steps(time.Second),
 					Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 						if d.Attempt == 1 {
 							return errNotYet
@@ -120,7 +126,7 @@ func TestPermissionForExistingExchange(t *testing.T) {
 						got <- d.ID
 						return nil
 					})})
-				publish(t, owner, rehop.Message{ID: "1", Exchange: "shop", Key: "order.placed"})
+				publish(t, l.open(t, "owner", rehop.Config{}), rehop.Message{ID: "1", Exchange: "shop", Key: "order.placed"})
 				if id := <-got; id != "1" {
 					t.Errorf("got %q, want 1", id)
 				}
@@ -165,13 +171,15 @@ func (l *limited) try(t *testing.T, user string, c rehop.Config) (*rehop.Client,
 	c.URL, c.Dial, c.Logger, c.Heartbeat = l.url(user), l.server.Dial, l.logger, 10*time.Minute
 	client, err := rehop.Open(t.Context(), c)
 	if err == nil {
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			_ = client.Close(ctx) // a message that could not be moved is returned, and reported
-		})
+		t.Cleanup(func() { _ = l.stop(client) }) // a message that could not be moved is returned, and reported
 	}
 	return client, err
+}
+
+func (l *limited) stop(client *rehop.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return client.Close(ctx)
 }
 
 // everything publishes, retries, delays, fails, lists and replays as the user app.
