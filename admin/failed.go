@@ -17,8 +17,8 @@ func headerText(v any) string {
 }
 
 // Failed looks at up to limit messages that rest in the failed queue of queue, oldest first, and
-// leaves them where they are. Queue may also be layout.OrphansQueue, layout.UnroutedQueue or a
-// queue that a repair of the embedded broker has made (layout.IsRecoveredQueue).
+// leaves them where they are. Queue can also be rehop.orphans, rehop.unrouted, or a queue that
+// a repair of the embedded broker has made (rehop.recovered.<number>).
 //
 // Where all queues of a layout share one, only those of queue are found; named by itself, all of them. A
 // message whose Queue is another one is a copy of one that rests for that queue, and is not replayed from here.

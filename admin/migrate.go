@@ -108,7 +108,7 @@ func (a *Admin) PlanMigration(ctx context.Context, plan topology.Plan, queue str
 // management API.
 //
 // Exchanges go on taking messages all the time. While the queue is replaced, its messages are kept in
-// layouts.MovingQueue(queue); each is moved there and back by a copy that the broker confirms before the
+// the queue rehop.moving.<queue>; each is moved there and back by a copy that the broker confirms before the
 // original is removed, with its properties, headers and routing key. Publishers that publish to the queue by its name,
 // through the default exchange, must pause: the queue is not deleted before nothing has come for
 // MigrateOptions.Settle.

@@ -35,7 +35,7 @@ type HTTP struct {
 	Header http.Header
 	// HeaderPrefix begins the names of the headers that describe the message. Default: Rehop-.
 	//
-	// They are Message-Id, Queue, Exchange, Key, Attempt, Attempts, Redelivered, Replays, First-Failed, Timestamp,
+	// They are Message-Id, Queue, Exchange, Key, Attempt, Max-Attempts, Redelivered, Replays, First-Failed, Timestamp,
 	// Type, Correlation-Id, Reply-To, App-Id, as far as the message has them, and Header- with the name of each
 	// header of the message. In values, % and all but printable ASCII is percent-encoded. A name that HTTP
 	// does not allow, and what is too much, is left out; Left-Out says how many.
