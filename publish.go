@@ -15,10 +15,8 @@ import (
 )
 
 // Publish sends a message and waits until the broker has confirmed that it is in a queue. Nil means
-// just that. A message with a Delay is confirmed in a delay queue and routed later. With
-// Config.KeepUnroutable, nil can also mean that it is in rehop.unrouted. Any other outcome is one of
-// the errors of this package: ErrUnroutable, ErrRefused, ErrUnknown, ErrBlocked, ErrDisconnected,
-// ErrTooLarge, ErrInvalid, ErrClosed.
+// just that. Any other outcome is one of the errors of this package: ErrUnroutable, ErrRefused,
+// ErrUnknown, ErrBlocked, ErrDisconnected, ErrTooLarge, ErrInvalid, ErrClosed.
 func (c *Client) Publish(ctx context.Context, m Message) error {
 	if len(c.hooks.publishEnd) == 0 && len(c.hooks.publishStart) == 0 {
 		return c.publishOne(ctx, &m)
