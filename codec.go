@@ -8,7 +8,8 @@ type Codec interface {
 	// ContentType is the MIME type of the bodies, such as "application/json".
 	ContentType() string
 	Marshal(v any) ([]byte, error)
-	// Unmarshal decodes a body into v, which is a pointer. It must not keep data.
+	// Unmarshal decodes a body into v, which is a pointer to a new value: *Order both for an Event[Order] and for an
+	// Event[*Order]. It must not keep data.
 	Unmarshal(data []byte, v any) error
 }
 

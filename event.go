@@ -3,6 +3,7 @@ package rehop
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/rehop/rehop/internal/consume"
@@ -58,20 +59,28 @@ func (e Event[T]) Decode(m Message) (T, error) {
 	if e.Type != "" && m.Type != "" && m.Type != e.Type {
 		return v, fmt.Errorf("decode body as %T: the message is of type %q, not %q", v, m.Type, e.Type)
 	}
-	if err := unmarshal(e.codec(), m.Body, &v); err != nil {
+	if err := e.unmarshal(m.Body, &v); err != nil {
 		return v, fmt.Errorf("decode body as %T: %w", v, err)
 	}
 	return v, nil
 }
 
-// unmarshal turns a panic of the codec into an error: only this message is bad, not the batch that it is in.
-func unmarshal(codec Codec, body []byte, v any) (err error) {
+// unmarshal passes a *T to the codec. If T is itself a pointer, the codec gets a new T instead of a pointer to
+// it: what generated code implements, such as proto.Message, is implemented by that pointer and by no other.
+// JSON decodes either, and null leaves a pointer nil. A panic of the codec is an error: only this message is bad,
+// not the batch that it is in.
+func (e Event[T]) unmarshal(body []byte, v *T) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("the codec panicked: %v", r)
 		}
 	}()
-	return codec.Unmarshal(body, v)
+	if t := reflect.TypeFor[T](); e.Codec != nil && t.Kind() == reflect.Pointer {
+		value := reflect.New(t.Elem())
+		reflect.ValueOf(v).Elem().Set(value.Convert(t))
+		return e.Codec.Unmarshal(body, value.Interface())
+	}
+	return e.codec().Unmarshal(body, v)
 }
 
 // Handler makes a handler of a function that takes the decoded value; [DeliveryFrom] returns the rest of

@@ -104,3 +104,58 @@ func TestEventTypesThatFit(t *testing.T) {
 		}
 	}
 }
+
+// echo is a codec that keeps what it is given.
+type echo struct{ marshaled, unmarshaled any }
+
+func (*echo) ContentType() string { return "text/plain" }
+
+func (e *echo) Marshal(v any) ([]byte, error) {
+	e.marshaled = v
+	return nil, nil
+}
+
+func (e *echo) Unmarshal(_ []byte, v any) error {
+	e.unmarshaled = v
+	if o, ok := v.(*Order); ok {
+		o.Number = 7
+	}
+	return nil
+}
+
+// A codec gets the same pointer for a type and for its pointer type: generated code has its methods there.
+func TestCodecGetsThePointer(t *testing.T) {
+	t.Parallel()
+	type named *Order
+	c := &echo{}
+	wantOrder := func(what string, decoded *Order, err error) {
+		t.Helper()
+		if o, ok := c.unmarshaled.(*Order); err != nil || !ok || decoded == nil || decoded.Number != 7 || o.Number != 7 {
+			t.Errorf("%s: the codec got %T, and Decode returned %+v and %v; want a *Order, and order 7", what, c.unmarshaled, decoded, err)
+		}
+	}
+	pointer, err := rehop.Event[*Order]{Codec: c}.Decode(rehop.Message{})
+	wantOrder("pointer", pointer, err)
+	value, err := rehop.Event[Order]{Codec: c}.Decode(rehop.Message{})
+	wantOrder("value", &value, err)
+	alias, err := rehop.Event[named]{Codec: c}.Decode(rehop.Message{})
+	wantOrder("named pointer", alias, err)
+	if _, err := (rehop.Event[*Order]{Codec: c}).Message(&Order{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := c.marshaled.(*Order); !ok {
+		t.Errorf("marshal: the codec got %T, want *Order", c.marshaled)
+	}
+}
+
+// JSON of a pointer type is as in encoding/json.
+func TestEventOfPointerInJSON(t *testing.T) {
+	t.Parallel()
+	event := rehop.Event[*Order]{}
+	if o, err := event.Decode(rehop.Message{Body: []byte(`{"number": 7}`)}); err != nil || o == nil || o.Number != 7 {
+		t.Errorf("got %+v and %v, want order 7", o, err)
+	}
+	if o, err := event.Decode(rehop.Message{Body: []byte("null")}); err != nil || o != nil {
+		t.Errorf("null: got %+v and %v, want nil", o, err)
+	}
+}

@@ -71,13 +71,13 @@ func ExampleEvent() {
 	if err := client.Close(ctx); err != nil { // waits until the message is in the failed queue
 		fmt.Println(err)
 	}
-	desk, err := admin.Open(ctx, admin.Config{Dial: server.Dial})
+	operator, err := admin.Open(ctx, admin.Config{Dial: server.Dial})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer desk.Close()
-	messages, err := desk.Failed(ctx, "order-summary", 10, admin.Filter{})
+	defer operator.Close()
+	messages, err := operator.Failed(ctx, "order-summary", 10, admin.Filter{})
 	for _, m := range messages {
 		fmt.Println(m.Kind, m.Error)
 	}

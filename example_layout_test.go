@@ -51,14 +51,14 @@ func Example_layout() {
 	}
 
 	// Failed messages are in invoices-error, in the document that the fleet's own tools read.
-	desk, err := admin.Open(ctx, admin.Config{Dial: server.Dial, Layout: sneakers})
+	operator, err := admin.Open(ctx, admin.Config{Dial: server.Dial, Layout: sneakers})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer desk.Close()
+	defer operator.Close()
 	for {
-		p, err := desk.Replay(ctx, "invoices", admin.Options{})
+		p, err := operator.Replay(ctx, "invoices", admin.Options{})
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -49,19 +49,19 @@ func Example_replay() {
 		}
 	}
 
-	desk, err := admin.Open(ctx, admin.Config{Dial: server.Dial})
+	operator, err := admin.Open(ctx, admin.Config{Dial: server.Dial})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer desk.Close()
+	defer operator.Close()
 	for q := (admin.Queue{}); q.Failed < 2; {
-		if q, err = desk.Queue(ctx, "letters"); err != nil {
+		if q, err = operator.Queue(ctx, "letters"); err != nil {
 			fmt.Println(err)
 			return
 		}
 	}
-	messages, err := desk.Failed(ctx, "letters", 10, admin.Filter{Text: "paper"})
+	messages, err := operator.Failed(ctx, "letters", 10, admin.Filter{Text: "paper"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -71,7 +71,7 @@ func Example_replay() {
 	}
 
 	mended.Store(true)
-	progress, err := desk.Replay(ctx, "letters", admin.Options{Filter: admin.Filter{Key: "letter.*"}, Rate: 100})
+	progress, err := operator.Replay(ctx, "letters", admin.Options{Filter: admin.Filter{Key: "letter.*"}, Rate: 100})
 	fmt.Println(progress.Done, "replayed,", progress.Kept, "kept", err)
 	fmt.Println(<-seen)
 	// Output:

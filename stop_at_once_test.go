@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
-	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/layout"
 	"github.com/rehop/rehop/rehoptest"
 )
@@ -29,8 +28,6 @@ func openUnbroken(t *testing.T, b *rehoptest.Broker) *rehop.Client {
 		}})
 	})
 }
-
-var releases = []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40, broker.RabbitMQ43}
 
 // A subscription that is stopped as soon as it has begun leaves no copies, and the connection stays, which others use.
 func TestStopAtOnce(t *testing.T) {

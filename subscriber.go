@@ -60,7 +60,7 @@ type Subscriber struct {
 	SingleActiveConsumer bool
 	// Exclusive makes a queue of this connection alone, which is deleted with it. AutoDelete makes one
 	// that is deleted with its last consumer. Messages that are in the queue then are lost. Drain handles
-	// those that were received; if it or Stop cannot, the error says how many are lost.
+	// those that were received; if it or Stop cannot, the error has the number of lost messages.
 	// Default: false, the queue lasts.
 	Exclusive, AutoDelete bool
 	// QueueArgs are further queue arguments, by RabbitMQ's names. They override all others, and nil

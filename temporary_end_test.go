@@ -66,7 +66,7 @@ func TestDrainOfTemporaryQueueInOutage(t *testing.T) {
 	}
 }
 
-// A subscription to a temporary queue that ends with messages that it has received says how many are lost.
+// A subscription to a temporary queue that ends with messages that it has received reports how many are lost.
 func TestEndOfTemporaryQueueIsReported(t *testing.T) {
 	down := func(context.Context) error { return rehop.Unavailable(errNotYet) }
 	wait := func(ctx context.Context) error {
@@ -111,7 +111,7 @@ func drainWithin(sub *rehop.Subscription, d time.Duration) error {
 	return sub.Drain(ctx)
 }
 
-// Failed messages that cannot be moved at the end of a temporary queue are said to be lost, not to be in the queue.
+// Failed messages that cannot be moved at the end of a temporary queue are reported as lost, not as returned to the queue.
 func TestUnmovedAtEndOfTemporaryQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		client := openWith(t, b, func(*rehop.Config) {})

@@ -15,7 +15,7 @@ import (
 )
 
 // Failed returns up to limit messages from the failed queue of a queue, the oldest first, and leaves them there. queue may also be
-// layout.OrphansQueue, layout.UnroutedQueue or a queue that a repair of the embedded broker has created (layout.IsRecoveredQueue).
+// rehop.orphans, rehop.unrouted, or a queue that a repair of the embedded broker has created (rehop.recovered.<number>).
 //
 // In layouts in which all queues share a failed queue, only messages of queue are returned; to get all, pass the name of the shared
 // queue. A message whose Queue is another one is a copy of a message in that queue's failed queue. It cannot be replayed from here.

@@ -58,7 +58,7 @@ func (s *stage) put(messages ...string) {
 	}
 }
 
-// look has the dispatcher look once, and waits for what it has begun.
+// poll has the dispatcher look once, and waits for what it has begun.
 func (s *stage) poll() {
 	s.t.Helper()
 	if _, err := s.d.poll(s.t.Context(), s.t.Context()); err != nil {

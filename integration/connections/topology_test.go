@@ -42,13 +42,13 @@ func TestTopologyErrors(t *testing.T) {
 		says   []string
 	}{
 		{"other TTL", c, rehop.Subscriber{Queue: "q", MessageTTL: 6 * time.Second},
-			rehop.TopologyError{Object: "queue", Name: "q", Code: 406, Argument: "x-message-ttl", Want: "6000", Have: "5000"}, []string{"x-message-ttl", "5000", "6000", "delete"}},
+			rehop.TopologyError{Object: "queue", Name: "q", Code: 406, Argument: "x-message-ttl", Want: "6000", Have: "5000"}, []string{"x-message-ttl", "5000", "6000", "ExistingQueue", "rehop topology migrate"}},
 		{"no TTL", c, rehop.Subscriber{Queue: "q"},
-			rehop.TopologyError{Object: "queue", Name: "q", Code: 406, Argument: "x-message-ttl", Want: "none", Have: "5000"}, []string{"x-message-ttl", "5000", "delete"}},
+			rehop.TopologyError{Object: "queue", Name: "q", Code: 406, Argument: "x-message-ttl", Want: "none", Have: "5000"}, []string{"x-message-ttl", "5000", "ExistingQueue"}},
 		{"other kind of exchange", c, rehop.Subscriber{Queue: "q2", Exchange: "fan"},
-			rehop.TopologyError{Object: "exchange", Name: "fan", Code: 406, Argument: "type", Want: "topic", Have: "fanout"}, []string{"type", "topic", "fanout"}},
+			rehop.TopologyError{Object: "exchange", Name: "fan", Code: 406, Argument: "type", Want: "topic", Have: "fanout"}, []string{"type", "topic", "fanout", "ExistingExchange"}},
 		{"exchange without alternate exchange", c, rehop.Subscriber{Queue: "q2", Exchange: "plain"},
-			rehop.TopologyError{Object: "exchange", Name: "plain", Code: 406, Argument: "alternate-exchange", Want: "rehop.unrouted", Have: "none"}, []string{"alternate-exchange", "rehop.unrouted"}},
+			rehop.TopologyError{Object: "exchange", Name: "plain", Code: 406, Argument: "alternate-exchange", Want: "rehop.unrouted", Have: "none"}, []string{"alternate-exchange", "rehop.unrouted", "ExistingExchange"}},
 		{"missing foreign exchange", c, rehop.Subscriber{Queue: "q3", Exchange: "missing", ExistingExchange: true},
 			rehop.TopologyError{Object: "exchange", Name: "missing", Code: 404}, []string{"no exchange", "create it"}},
 		{"missing passive queue", c, rehop.Subscriber{Queue: "q4", ExistingQueue: true},

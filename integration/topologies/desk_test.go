@@ -77,7 +77,7 @@ func (d *desk) apply(a *admin.Admin, plan topology.Plan) admin.Applied {
 	return applied
 }
 
-// want checks that a broker differs from a plan in nothing.
+// wantSame checks that a broker differs from a plan in nothing.
 func (d *desk) wantSame(plan topology.Plan) {
 	d.t.Helper()
 	if diff := d.diff(d.admin, plan); len(diff) > 0 {

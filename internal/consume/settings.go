@@ -75,7 +75,7 @@ func (s *Settings) loss() string {
 	return ", and the rest is lost: " + s.ends()
 }
 
-// ends says when a temporary queue is deleted.
+// ends is when a temporary queue is deleted.
 func (s *Settings) ends() string {
 	if s.LastConsumer {
 		return "the queue is deleted with its last consumer"

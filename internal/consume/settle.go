@@ -95,7 +95,7 @@ func (s *Subscription) requeue(h *Handling) bool {
 	return ours
 }
 
-// unhandledError says how many messages a stop has returned to a queue that does not outlive the subscription or
+// unhandledError reports how many messages a stop has returned to a queue that does not outlive the subscription or
 // the client.
 func (s *Subscription) unhandledError() error {
 	s.mu.Lock()

@@ -51,7 +51,7 @@ type DeclareError struct {
 func (e *DeclareError) Error() string {
 	s := fmt.Sprintf("declare %s %q: ", e.Object, e.Name)
 	if e.Argument != "" {
-		s += fmt.Sprintf("it exists with %s = %s, not %s", e.Argument, e.Have, e.Want)
+		s += fmt.Sprintf("it already exists with %s = %s, not %s", e.Argument, e.Have, e.Want)
 	} else {
 		s += e.Reason
 	}
@@ -97,7 +97,7 @@ func declareError(object, name string, err error) error {
 		if m := inequivalent.FindStringSubmatch(e.Reason); m != nil {
 			d.Argument, d.Want, d.Have = m[1], plainValue(m[2]), plainValue(m[3])
 		}
-		d.Hint = "change the setting to what exists, use another name, or move the messages away and delete the old one"
+		d.Hint = differsHint(d)
 	case amqp.NotFound:
 		d.Hint = "create it first, or correct the name"
 	case amqp.AccessRefused:
@@ -108,6 +108,21 @@ func declareError(object, name string, err error) error {
 		d.Hint = "see the broker's log"
 	}
 	return d
+}
+
+// differsHint is what to do about a 406.
+func differsHint(d *DeclareError) string {
+	switch {
+	case d.Argument == "": // the broker does not accept a value, whatever exists
+		return "change the setting that the broker names"
+	case strings.HasPrefix(d.Name, "rehop."):
+		return "all programs of a virtual host share it and need the same Config.QueueType (queue-type in rehop.yaml)"
+	case d.Object == "exchange":
+		return "set ExistingExchange (existing-exchange: true in rehop.yaml) to use it unchanged, and do not list it in Config.Exchanges"
+	case d.Object == "queue":
+		return "set ExistingQueue (existing-queue: true in rehop.yaml) to use it unchanged, or run rehop topology migrate to change it"
+	}
+	return "change the setting to what exists, or use another name"
 }
 
 func isASCII(s string) bool {

@@ -40,7 +40,7 @@ func TestInequivalentArg(t *testing.T) {
 }
 
 func TestDeclareError(t *testing.T) {
-	for code, hint := range map[int]string{403: "permission", 404: "create it", 405: "exclusively", 406: "delete", 540: "log"} {
+	for code, hint := range map[int]string{403: "permission", 404: "create it", 405: "exclusively", 406: "setting", 540: "log"} {
 		err := fmt.Errorf("wrapped: %w", declareError("queue", "q", &amqp.Error{Code: code, Reason: "because", Server: true, Recover: true}))
 		if !Permanent(err) || !strings.Contains(err.Error(), hint) || !strings.Contains(err.Error(), "because") || !strings.Contains(err.Error(), fmt.Sprint(code)) {
 			t.Errorf("%d: got %q, permanent %v; want the code, the reason and %q", code, err, Permanent(err), hint)
@@ -52,6 +52,21 @@ func TestDeclareError(t *testing.T) {
 	}
 	if err := declareError("queue", "q", nil); err != nil {
 		t.Errorf("no error: got %v, want nil", err)
+	}
+}
+
+// What to do about an object that differs depends on what it is.
+func TestDifferingObjects(t *testing.T) {
+	for _, c := range []struct{ object, name, hint string }{
+		{"exchange", "orders", "set ExistingExchange (existing-exchange: true in rehop.yaml) to use it unchanged"},
+		{"queue", "orders", "set ExistingQueue (existing-queue: true in rehop.yaml) to use it unchanged, or run rehop topology migrate to change it"},
+		{"queue", "rehop.step.10s", "Config.QueueType"},
+	} {
+		reason := fmt.Sprintf("PRECONDITION_FAILED - inequivalent arg 'a' for %s '%s' in vhost '/': received 'b' but current is none", c.object, c.name)
+		got := declareError(c.object, c.name, &amqp.Error{Code: 406, Reason: reason, Server: true, Recover: true}).Error()
+		if want := fmt.Sprintf("declare %s %q: it already exists with a = none, not b (406); ", c.object, c.name); !strings.HasPrefix(got, want) || !strings.Contains(got, c.hint) {
+			t.Errorf("got %q, want %q and %q", got, want, c.hint)
+		}
 	}
 }
 

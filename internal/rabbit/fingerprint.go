@@ -16,7 +16,7 @@ import (
 // same. A message that is delivered again keeps it.
 type Fingerprint [16]byte
 
-// PrintOf computes the fingerprint of a message. It leaves out what differs from one delivery to the next.
+// FingerprintOf computes the fingerprint of a message. It leaves out what differs from one delivery to the next.
 func FingerprintOf(m *Message) Fingerprint {
 	b := make([]byte, 0, 512)
 	for _, s := range [...]string{
