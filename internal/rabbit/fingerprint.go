@@ -12,7 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Print is the fingerprint of a message: two messages have the same one only if everything that their publishers and the broker wrote is the
+// Fingerprint identifies a message: two messages have the same one only if everything that their publishers and the broker wrote is the
 // same. A message that is delivered again keeps it.
 type Fingerprint [16]byte
 

@@ -336,7 +336,6 @@ func (b *Bench) Effects(id string) int {
 	return b.Number("SELECT COUNT(*) FROM effect WHERE name = ?", id)
 }
 
-// channel is a plain channel to the broker.
 // WantFailed waits for a message in the failed queue of a queue, whose headers must have the reason.
 func (b *Bench) WantFailed(queue, reason string) {
 	b.t.Helper()
