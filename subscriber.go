@@ -220,7 +220,8 @@ func (s Subscriber) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if _, err := layouts.Of(s.Layout); err != nil { // much of what follows needs the layout
-		return fmt.Errorf("Layout: %w", err)
+		fault("Layout: %w", err)
+		return errors.Join(faults...)
 	}
 	if s.Queue == "" {
 		fault("Queue is empty")

@@ -137,7 +137,7 @@ func TestCompare(t *testing.T) {
 		{"through AMQP alone", func(p *Plan, l *Live) {
 			*l = Live{Partial: true, Exchanges: l.Exchanges, Queues: l.Queues[1:]}
 			p.Policies = []Policy{{Name: "p", Pattern: "", ApplyTo: "all", Definition: Args{"expires": 1}}}
-		}, "missing queue q: declare\nunchecked policy p: look\nunchecked bindings : look"},
+		}, "missing queue q: declare\nunchecked policy p: check\nunchecked bindings : check"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

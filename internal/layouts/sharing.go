@@ -35,7 +35,7 @@ func CountsInDeaths(l layout.Layout) bool {
 // WithoutDeaths is the advice for operators how to change from a layout that counts in deaths to one
 // that works with RabbitMQ 4.
 func WithoutDeaths(l layout.Layout) string {
-	settings := "layout: native, foreign-exchange: true" // or rehop would declare the fleet's exchange differently
+	settings := "layout: native, existing-exchange: true" // otherwise rehop would declare the exchange differently
 	if _, own := l.(layout.Tiers); own {
 		settings = "layout: native"
 	}

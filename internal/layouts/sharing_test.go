@@ -39,7 +39,7 @@ func TestWithoutDeathsKeepsTheExchange(t *testing.T) {
 	}
 	for _, l := range []layout.Layout{layout.PubSub{}, layout.Tiers{}, layout.Sneakers{}} {
 		want := !reflect.DeepEqual(exchange(l), exchange(layout.Native{}))
-		if got := strings.Contains(layouts.WithoutDeaths(l), "foreign-exchange: true"); got != want {
+		if got := strings.Contains(layouts.WithoutDeaths(l), "existing-exchange: true"); got != want {
 			t.Errorf("%s: got foreign-exchange %v, want %v: %s", layouts.Name(l), got, want, layouts.WithoutDeaths(l))
 		}
 	}

@@ -240,7 +240,7 @@ func TestFaults(t *testing.T) {
 			[]string{`rehop.yaml:3: flow "b": `}},
 		"exchange differs": {"flows:\n  a:\n    exchange: x\n    exchange-type: fanout" + ok + "exchanges: {x: direct}", []string{`rehop.yaml:2: flow "a": exchange "x" is planned twice, differently`}},
 		"bad rate":         {"flows:\n  a:\n    rate: fast" + ok, []string{`rehop.yaml:3: "fast" must be a rate, as in 100/s, 30/m or 10/h`}},
-		"slow rate":        {"flows:\n  a:\n    rate: 1/h" + ok, []string{`rehop.yaml:3: flow "a": rate: with a prefetch of 1 and 0 immediate retries, a message could wait for its turn for 1h0m0s`, "lower prefetch, concurrency or the number of immediate retries, or raise rate"}},
+		"slow rate":        {"flows:\n  a:\n    rate: 1/h" + ok, []string{`rehop.yaml:3: flow "a": rate: with a prefetch of 1 and 0 immediate retries, a message could wait for 1h0m0s`, "lower prefetch, concurrency or the number of immediate retries, or raise rate"}},
 		"fast rate":        {"flows:\n  a:\n    rate: 1e12/h" + ok, []string{`rehop.yaml:3: flow "a": rate 2.77`, "must be from 0 to 1000000 per second"}},
 		"endless rate":     {"flows:\n  a:\n    rate: inf/s" + ok, []string{`rehop.yaml:3: flow "a": rate +Inf must be`}},
 		"large burst":      {"flows:\n  a:\n    rate: {limit: 1/s, burst: 2000000}" + ok, []string{`rehop.yaml:3: flow "a": rate: burst 2000000 must be from 1 to 1000000`}},
