@@ -121,7 +121,7 @@ func TestSubscriptionReportsAllFaults(t *testing.T) {
 		"TTL too long":         {Subscriber{Queue: "q", MessageTTL: maxTTL + time.Hour}, "MessageTTL"},
 		"expires too late":     {Subscriber{Queue: "q", Expires: maxTTL + time.Hour}, "Expires"},
 		"passive with args":    {Subscriber{Queue: "q", ExistingQueue: true, QueueArgs: map[string]any{"x": 1}}, "ExistingQueue"},
-		"passive auto-delete":  {Subscriber{Queue: "q", ExistingQueue: true, AutoDelete: true}, "ExistingQueue"},
+		"existing exclusive":   {Subscriber{Queue: "q", ExistingQueue: true, Exclusive: true}, "ExistingQueue"},
 		"exclusive consumer":   {Subscriber{Queue: "q", ExclusiveConsumer: true}, "SingleActiveConsumer"},
 		"kind of exchange":     {Subscriber{Queue: "q", Exchange: "x", ExchangeType: "round"}, `"round"`},
 		"negative rate":        {Subscriber{Queue: "q", Rate: -1}, "Rate -1"},
