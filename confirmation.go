@@ -57,8 +57,9 @@ func (c *Confirmation) Wait(ctx context.Context) error {
 // set. [Client.Close] waits for the outcomes, and every Confirmation gets one: ErrUnknown if no
 // confirm has come, ErrClosed if the message was not sent.
 //
-// Do not change the body and the headers before the outcome is known. OnPublishEnd cannot close the
-// client here.
+// Do not change the body and the headers before the outcome is known. OnPublishEnd must neither close the
+// client nor call PublishAsync: a message counts as unconfirmed until its hooks have returned. MaxWaiting
+// includes calls of PublishAsync that wait.
 func (c *Client) PublishAsync(ctx context.Context, m Message) *Confirmation {
 	sent := &Confirmation{done: make(chan struct{})}
 	start := time.Now()

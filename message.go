@@ -31,7 +31,8 @@ type Message struct {
 	Transient bool
 	Priority  uint8
 	// Expiration is how long it may stay in a queue without being delivered: at most 10 years of 365
-	// days, RabbitMQ's limit. Default: 0, without limit.
+	// days, RabbitMQ's limit. It ends when rehop moves the message for the first time, for a retry or to
+	// the failed queue. Default: 0, without limit.
 	Expiration    time.Duration
 	Timestamp     time.Time // to the second. Default: when it is published.
 	CorrelationID string

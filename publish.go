@@ -19,6 +19,10 @@ import (
 // stored the message in a queue. Otherwise the error is one of ErrUnroutable, ErrRefused, ErrUnknown,
 // ErrBlocked, ErrDisconnected, ErrTooLarge, ErrInvalid and ErrClosed; compare with errors.Is.
 //
+// A message with a Delay is confirmed in a delay queue and routed later. With Config.KeepUnroutable, nil
+// can also mean that the message is in the queue rehop.unrouted. A direct reply, to a key that begins with
+// amq.rabbitmq.reply-to, is confirmed even if nobody waits for it.
+//
 // While there is no connection, or the broker is blocked, Publish waits until ctx ends.
 func (c *Client) Publish(ctx context.Context, m Message) error {
 	if len(c.hooks.publishEnd) == 0 && len(c.hooks.publishStart) == 0 {

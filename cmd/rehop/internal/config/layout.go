@@ -27,7 +27,7 @@ func (r *reader) layout(to *layout.Layout) func(*yaml.Node) {
 		"tiers": {keys{"name": r.text(&tiers.Name), "tiers": r.periods(&tiers.Tiers), "waits": r.periods(&tiers.Waits),
 			"queue-type": choice(r, &tiers.Type, layout.Quorum, layout.Classic)}, func() layout.Layout { return tiers }},
 		"pubsub": {keys{"delay": r.period(&pubsub.Delay), "form": choice(r, &pubsub.Form, layout.PubSubByQueue, layout.PubSubByKey)}, func() layout.Layout { return pubsub }},
-		"dlx": {keys{"name": r.text(&dlx.Name), "rest": r.text(&dlx.Queue), "rest-arguments": r.arguments(&dlx.QueueArgs)},
+		"dlx": {keys{"name": r.text(&dlx.Name), "queue": r.text(&dlx.Queue), "queue-arguments": r.arguments(&dlx.QueueArgs)},
 			func() layout.Layout { return dlx }},
 		"sneakers": {keys{"delay": r.period(&sneakers.Delay), "retries": r.count(&sneakers.Retries), "reject": r.whether(&sneakers.Reject),
 			"document":   r.whether(&sneakers.Document),
