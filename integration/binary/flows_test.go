@@ -285,7 +285,7 @@ func TestRefusals(t *testing.T) {
 		{[]string{"run", "--broker", bad, "--listen-http", "none", good}, 4, "connect to the broker"},
 		{[]string{"up", "--memory", "--listen-amqp", address, "--listen-http", "none", "--listen-management", "none"}, 1, "choose another address with --listen-amqp"},
 		{[]string{"run", write(t, "flows: {a: {}}")}, 2, "flow \"a\" has no target"},
-		{[]string{"check", write(t, "flow: 1")}, 3, "1 fault"},
+		{[]string{"check", write(t, "flow: 1")}, 3, "1 error"},
 	} {
 		refused := start(t, c.args...)
 		code := refused.await()

@@ -193,9 +193,9 @@ func (c Compat) queueRules(t queue.Type) queue.Rules {
 	case t == queue.Classic:
 		return queue.Rules{CountsFailures: c >= RabbitMQ43, ShowsFailures: c >= RabbitMQ43}
 	case c >= RabbitMQ43:
-		return queue.Rules{Priorities: queue.Strict, CountsFailures: true, ShowsFailures: true, LimitsFailures: true, ReturnsFirst: true, WeighsProperties: true}
+		return queue.Rules{Priorities: queue.Strict, CountsFailures: true, ShowsFailures: true, LimitsFailures: true, ReturnsFirst: true, WeighsProperties: true, RanksConsumers: true}
 	case c >= RabbitMQ40:
-		return queue.Rules{Priorities: queue.TwoLevels, CountsFailures: true, ShowsFailures: true}
+		return queue.Rules{Priorities: queue.TwoLevels, CountsFailures: true, ShowsFailures: true, RanksConsumers: true}
 	}
 	return queue.Rules{}
 }

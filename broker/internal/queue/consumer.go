@@ -22,6 +22,7 @@ type Consumer struct {
 	NoAck     bool
 	Exclusive bool
 	Priority  int
+	Prefetch  int // 0: without limit
 
 	state      consumerState
 	prev, next *Consumer // in the ring of its priority

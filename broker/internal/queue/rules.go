@@ -14,6 +14,8 @@ type Rules struct {
 	LimitsFailures bool
 	// ReturnsFirst: a quorum queue delivers returned messages first, even without a delivery limit.
 	ReturnsFirst bool
+	// RanksConsumers: a quorum queue chooses its next single active consumer by priority, then by prefetch.
+	RanksConsumers bool
 	// WeighsProperties: properties are part of the size of a message.
 	WeighsProperties bool
 }

@@ -30,11 +30,24 @@ func (q *Queue) Deleted() bool {
 
 // Unsubscribe removes a consumer. It returns how many are left, and false if the consumer was not there.
 func (q *Queue) Unsubscribe(c *Consumer) (fx Effects, left int, ok bool) {
+	ok = q.Leave(c)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if ok {
+		fx = q.activate()
+	}
+	return fx, len(q.consumers), ok
+}
+
+// Leave removes a consumer whose unacked messages will be returned. If it is the single active consumer, no other gets
+// messages before Activate: the next one must get the returned messages first. It returns false if the consumer was not
+// there.
+func (q *Queue) Leave(c *Consumer) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	at := slices.Index(q.consumers, c)
 	if at < 0 {
-		return Effects{}, len(q.consumers), false
+		return false
 	}
 	q.consumers = slices.Delete(q.consumers, at, at+1)
 	if !q.SingleActive && c.state == ready {
@@ -42,22 +55,47 @@ func (q *Queue) Unsubscribe(c *Consumer) (fx Effects, left int, ok bool) {
 	}
 	c.state = removed
 	if q.active == c {
-		q.active = q.successor()
+		q.active = nil
 	}
 	q.lastUse = q.Clock()
-	return q.pump(), len(q.consumers), true
+	return true
 }
 
-// successor returns the next single active consumer: the oldest one, in classic queues the oldest with
-// the highest priority.
+// Activate delivers to the next single active consumer, if the last one has left.
+func (q *Queue) Activate() Effects {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.activate()
+}
+
+func (q *Queue) activate() Effects {
+	if q.SingleActive && q.active == nil {
+		q.active = q.successor()
+	}
+	return q.pump()
+}
+
+// successor returns the next single active consumer: the oldest one of those that rank first.
 func (q *Queue) successor() *Consumer {
 	var next *Consumer
 	for _, c := range q.consumers {
-		if next == nil || q.Type == Classic && c.Priority > next.Priority {
+		if next == nil || q.ranksBefore(c, next) {
 			next = c
 		}
 	}
 	return next
+}
+
+// ranksBefore reports whether a consumer becomes active before another one, whichever subscribed first: in classic
+// queues by priority, in some quorum queues by priority and then by prefetch.
+func (q *Queue) ranksBefore(c, other *Consumer) bool {
+	switch {
+	case q.Type == Classic, q.Rules.RanksConsumers && c.Priority != other.Priority:
+		return c.Priority > other.Priority
+	case !q.Rules.RanksConsumers:
+		return false
+	}
+	return other.Prefetch != 0 && (c.Prefetch == 0 || c.Prefetch > other.Prefetch)
 }
 
 // Resume delivers to a consumer that has room again.

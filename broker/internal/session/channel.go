@@ -248,7 +248,10 @@ func closeAll(channels []*Channel) {
 	}
 	for i, ch := range channels {
 		ch.finish(left[i].deliveries, node.Lost)
+	}
+	for i, ch := range channels {
 		for _, c := range left[i].consumers {
+			ch.node.Apply(c.queue, c.queue.Core.Activate())
 			c.queue.ConsumerGone()
 		}
 	}
@@ -286,8 +289,7 @@ func (ch *Channel) stopConsuming() (left remainder) {
 	ch.confirms.end()
 	for _, c := range left.consumers {
 		c.countMemory(false)
-		fx, _, _ := c.queue.Core.Unsubscribe(&c.Consumer)
-		ch.node.Apply(c.queue, fx)
+		c.queue.Core.Leave(&c.Consumer)
 	}
 	return left
 }

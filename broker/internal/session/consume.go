@@ -176,7 +176,7 @@ func (ch *Channel) consume(m *wire.BasicConsume) error {
 		return err
 	}
 	c := &consumer{channel: ch, queue: q, arguments: m.Arguments, prefetch: ch.prefetch, timeout: q.AckTimeout(m.Arguments)}
-	c.Consumer = queue.Consumer{Sink: c, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
+	c.Consumer = queue.Consumer{Sink: c, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority, Prefetch: int(ch.prefetch)}
 	if err := ch.node.CheckConsumerMemory(q, node.ConsumerWeight(tag, m.Arguments)); err != nil {
 		return err
 	}

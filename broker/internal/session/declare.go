@@ -196,6 +196,9 @@ func (ch *Channel) declared(q *node.Queue, noWait bool) error {
 	ch.lastQueue = q.Name
 	q.Core.Touch()
 	ready, consumers := q.Core.Counts()
+	if q.Core.SingleActive && q.Core.Type == queue.Quorum {
+		consumers = min(consumers, 1) // those that wait do not count
+	}
 	return ch.reply(noWait, &wire.QueueDeclareOK{Queue: q.Name, MessageCount: uint32(ready), ConsumerCount: uint32(consumers + int(q.CountedAsConsumers.Load()))})
 }
 

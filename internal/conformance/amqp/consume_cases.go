@@ -14,7 +14,6 @@ const (
 	consumeReference   = "AMQP 0-9-1 reference: basic.consume"
 	cancelReference    = "AMQP 0-9-1 reference: basic.cancel"
 	consumersPage      = "Consumers"
-	singleActivePage   = "Consumers: Single Active Consumer"
 	consumerPriorities = "Consumer Priorities"
 )
 

@@ -85,6 +85,7 @@ func sections() []section {
 		{"priorities", prioritiesCases()},
 		{"quorum", quorumCases()},
 		{"timeouts", timeoutCases()},
+		{"singleactive", singleActiveCases()},
 		{"delayedretry", delayedRetryCases()},
 		{"policies", policiesCases()},
 		{"replies", repliesCases()},
