@@ -69,8 +69,8 @@ func (c *Client) forget(s *Subscription) (last bool) {
 // Queue is the name of the queue.
 func (s *Subscription) Queue() string { return s.config.Queue }
 
-// Receiving reports whether the broker sends messages to the subscription, as [Hooks].OnConsumer
-// reports it.
+// Receiving reports whether the broker sends messages to the subscription. While it drains or stops it
+// is false as soon as the broker has canceled the consumer.
 func (s *Subscription) Receiving() bool { return s.running.Receiving() }
 
 // Closed is closed when the subscription has ended.

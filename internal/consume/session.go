@@ -104,9 +104,12 @@ func (s *Subscription) Supervise() {
 			_ = rabbit.Pause(ctx, backoff.Delay(1))
 		}
 	}
-	if o.session != nil {
+	if o.session == nil {
+		s.receiving.Store(false)
+	} else {
 		defer s.expectAnswer()()
 		o.session.Cancel()
+		s.receiving.Store(false)
 		s.giveBackRest(context.Background(), o)
 		<-o.session.Ended() // when the broker has been sent all of that
 	}
@@ -175,6 +178,7 @@ func (s *Subscription) drain(session *rabbit.Session) {
 		defer close(canceled)
 		defer s.expectAnswer()()
 		session.Cancel()
+		s.receiving.Store(false)
 	}()
 	select {
 	case <-session.Ended():

@@ -91,7 +91,8 @@ func (c *Client) PublishMany(name string, n int) {
 }
 
 // FailAndLeave has a subscription fail the next message until it has failed attempts times in all, and then ends it: what it
-// wrote down is left for others. The wait that follows must not be short, or the message would be back before that.
+// wrote down is left for others. The last attempt ends when the broker sends the subscription no more, so that the message
+// does not come back to it.
 func (c *Client) FailAndLeave(s rehop.Subscriber, attempts int) {
 	c.b.t.Helper()
 	reached, leaving := make(chan struct{}), make(chan struct{})
@@ -108,9 +109,8 @@ func (c *Client) FailAndLeave(s rehop.Subscriber, attempts int) {
 	sub := c.Subscribe(s)
 	receive(c.b, reached, c.b.limit(), "rehop begins the last of its attempts")
 	drained := make(chan error, 1)
-	go func() {
-		close(leaving)
-		drained <- sub.Drain(c.b.Context())
-	}()
+	go func() { drained <- sub.Drain(c.b.Context()) }()
+	c.b.Eventually(soon, "the subscription receives no more", func() bool { return !sub.Receiving() })
+	close(leaving)
 	c.b.Must(receive(c.b, drained, soon, "the subscription has ended"))
 }
