@@ -116,7 +116,7 @@ func TestMigrateToFullQueue(t *testing.T) {
 		}))
 		ctx, cancel := context.WithCancel(s.ctx)
 		_, err = s.admin.Migrate(ctx, want, "orders", admin.MigrateOptions{Settle: settle, Progress: func(p admin.MigrationProgress) {
-			if strings.Contains(p.Waiting, "to take messages") {
+			if strings.Contains(p.Waiting, "to accept messages") {
 				cancel()
 			}
 		}})
