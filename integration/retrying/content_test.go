@@ -249,22 +249,19 @@ func TestMessageIDs(t *testing.T) {
 func TestBrokerHistoryIsNotCopied(t *testing.T) {
 	t.Parallel()
 	eachWay(t, 230*time.Millisecond, func(t *testing.T, way string, answer error) {
-		_, ch, rec, c := kit.Setup(t)
+		_, ch, _, c := kit.Setup(t)
 		const delay = 100 * time.Millisecond
-		sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(delay, delay, delay, delay, delay), Concurrency: 1, Prefetch: 1,
-			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-				for name := range d.Headers {
-					if envelope.Owned(name) {
-						t.Errorf("attempt %d: got header %q, want none of rehop's or the broker's", d.Attempt, name)
-					}
+		attempts := kit.NewAttempts(3, func(_ context.Context, d *rehop.Delivery) error {
+			for name := range d.Headers {
+				if envelope.Owned(name) {
+					t.Errorf("attempt %d: got header %q, want none of rehop's or the broker's", d.Attempt, name)
 				}
-				return answer
-			})})
+			}
+			return answer
+		})
+		sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(delay, delay, delay, delay, delay), Concurrency: 1, Prefetch: 1, Handler: attempts})
 		kit.Publish(t, c, rehop.Message{Key: "q", Headers: map[string]any{"mine": "x"}})
-		for range 3 {
-			kit.Receive(t, rec.Results, "result")
-		}
-		kit.Drain(t, sub)
+		attempts.Leave(t, sub)
 		// The fourth attempt is in the queue, as the broker delivers it.
 		d := kit.Take(t, ch, "q")
 		deaths, _ := d.Headers["x-death"].([]any)
@@ -324,12 +321,12 @@ func TestRejectedByOthers(t *testing.T) {
 		}
 
 		// The same after a retry by rehop: what rehop knows is kept, the broker's reason stands in front.
-		rec := kit.NewRecorder()
-		c2 := kit.OpenQuick(t, r, rehop.Config{Hooks: rec.Hooks()})
+		c2 := kit.OpenQuick(t, r, rehop.Config{})
+		attempts := kit.NewAttempts(1, s.Handler.Handle)
+		s.Handler = attempts
 		sub := kit.Subscribe(t, c2, s)
 		kit.Publish(t, c2, rehop.Message{ID: "n", Exchange: "x", Key: "other.key"})
-		kit.Receive(t, rec.Results, "first attempt")
-		kit.Stop(t, sub)
+		attempts.Leave(t, sub)
 		reject()
 		f = kit.Failure(kit.Take(t, ch, "q.failed"))
 		if f.Kind != "dead" || f.Queue != "q" || f.Exchange != "x" || f.Key != "other.key" || f.Attempt != 1 {
