@@ -115,18 +115,17 @@ func drainWithin(sub *rehop.Subscription, d time.Duration) error {
 func TestUnmovedAtEndOfTemporaryQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		client := openWith(t, b, func(*rehop.Config) {})
-		sub := subscribe(t, client, rehop.Subscriber{Queue: "q", AutoDelete: true, Handler: newLogbook(fail)})
+		running, blocked := make(chan struct{}), make(chan struct{})
+		sub := subscribe(t, client, rehop.Subscriber{Queue: "q", AutoDelete: true, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+			close(running)
+			<-blocked
+			return errNotYet
+		})})
+		publish(t, b.Client, rehop.Message{Key: "q"})
+		<-running
 		b.Block()
-		publishing := make(chan error, 1)
-		go func() { publishing <- b.Client.Publish(context.Background(), rehop.Message{Key: "q"}) }()
-		time.Sleep(time.Second)
-		b.Unblock()
-		if err := <-publishing; err != nil {
-			t.Fatal(err)
-		}
-		b.Block()
-		time.Sleep(time.Second)
-		if err := sub.Drain(context.Background()); err != nil && !strings.Contains(err.Error(), "they are lost") {
+		close(blocked)
+		if err := sub.Drain(context.Background()); err == nil || !strings.Contains(err.Error(), "they are lost") {
 			t.Errorf("got %v, want that messages are lost", err)
 		}
 		b.Unblock()

@@ -56,15 +56,11 @@ func (s *Subscription) move(h *Handling, failure envelope.Failure, result Result
 	case impossible(err):
 		s.shared.Logger.Error("rehop: message cannot be moved to its delay or failed queue, and goes back to its queue", "queue", s.settings.Queue, "message", h.raw.MessageId, "err", err)
 		_ = rabbit.Pause(ctx, moveBackoff.Max) // otherwise it would be redelivered in a tight loop
-		s.requeue(h)
+		s.requeue(h, false)
 		result.Outcome = Returned
 	default:
 		failed := result.Outcome != Returned
-		requeue := s.requeue
-		if failed { // counted by noteUnmoved
-			requeue = func(h *Handling) bool { return h.raw.Requeue() }
-		}
-		if requeue(h) && s.stopping() {
+		if s.requeue(h, failed) && s.stopping() {
 			s.noteUnmoved(failed)
 		}
 		result.Outcome = Lost

@@ -75,19 +75,19 @@ func (s *Subscription) giveBack(h *Handling, result Result) {
 		s.republish(h)
 		return
 	}
-	s.requeue(h)
+	s.requeue(h, false)
 	result.Outcome = Returned
 	s.report(h, result)
 }
 
 // requeue has the broker return a message to its queue. False: the session has ended, and the broker does that
-// by itself.
-func (s *Subscription) requeue(h *Handling) bool {
+// by itself. A message that has failed is counted by noteUnmoved.
+func (s *Subscription) requeue(h *Handling, failed bool) bool {
 	if s.stopping() {
 		h.raw.Session.Cancel() // or it would come back to us
 	}
 	ours := h.raw.Requeue()
-	if ours && s.stopping() && s.settings.temporary() {
+	if ours && !failed && s.stopping() && s.settings.temporary() {
 		s.mu.Lock()
 		s.unhandled++
 		s.mu.Unlock()

@@ -65,7 +65,7 @@ func (s *Subscription) abandonAll() (n int) {
 		s.mu.Unlock()
 		took := time.Since(h.began)
 		for _, held := range h.held() {
-			s.requeue(held)
+			s.requeue(held, false)
 			s.report(held, Result{Outcome: Returned, Took: took})
 		}
 		s.forget(w)

@@ -62,7 +62,7 @@ type Subscription struct {
 	silent  chan struct{} // closed: stopping, and the broker does not answer
 	closed  chan struct{} // closed: everything has ended
 
-	unanswered func() // closes mute
+	unanswered func() // closes silent
 
 	rounds    rounds
 	receiving atomic.Bool
