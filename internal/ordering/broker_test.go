@@ -1,0 +1,112 @@
+package ordering
+
+import "slices"
+
+// queue is a quorum queue with a single active consumer, as RabbitMQ has it: what consumers return comes
+// first, in the order of its return, and the next consumer becomes active when its predecessor is gone.
+type queue struct {
+	place    Place
+	messages []*Message
+	returned []*Message
+	active   *consumer
+	standby  []*consumer
+}
+
+// consumer is a session's consumer of one queue.
+type consumer struct {
+	of       *queue
+	session  *session
+	prefetch int
+	out      []*Message // as stored
+	gone     bool       // for good
+}
+
+// ticket is what a delivery is acked by.
+type ticket struct {
+	consumer *consumer
+	stored   *Message
+}
+
+func (q *queue) put(m Message) {
+	q.messages = append(q.messages, &m)
+	q.deliver()
+}
+
+func (q *queue) consume(s *session, prefetch int) *consumer {
+	c := &consumer{of: q, session: s, prefetch: prefetch}
+	q.standby = append(q.standby, c)
+	q.deliver()
+	return c
+}
+
+func (q *queue) deliver() {
+	if q.active == nil && len(q.standby) > 0 {
+		q.active, q.standby = q.standby[0], q.standby[1:]
+	}
+	for c := q.active; c != nil && len(c.out) < c.prefetch; {
+		var m *Message
+		switch {
+		case len(q.returned) > 0:
+			m, q.returned = q.returned[0], q.returned[1:]
+		case len(q.messages) > 0:
+			m, q.messages = q.messages[0], q.messages[1:]
+		default:
+			return
+		}
+		c.out = append(c.out, m)
+		d := *m
+		d.Data = ticket{c, m}
+		if q.place == Main {
+			c.session.fromMain = append(c.session.fromMain, &d)
+		} else {
+			c.session.fromHeld = append(c.session.fromHeld, &d)
+		}
+	}
+}
+
+// lose takes everything back from a consumer, of which the queue has lost sight.
+func (q *queue) lose(c *consumer) {
+	if c == nil || c.gone {
+		return
+	}
+	for _, m := range c.out {
+		again := *m
+		again.Redelivered = true
+		q.returned = append(q.returned, &again)
+	}
+	c.out = nil
+	if q.active == c {
+		q.active = nil
+	}
+	q.standby = slices.DeleteFunc(q.standby, func(s *consumer) bool { return s == c })
+	q.deliver()
+}
+
+// find has a consumer back that the queue had lost sight of.
+func (q *queue) find(c *consumer) {
+	if c == nil || c.gone || q.active == c || slices.Contains(q.standby, c) {
+		return
+	}
+	q.standby = append(q.standby, c)
+	q.deliver()
+}
+
+// remove ends a consumer.
+func (q *queue) remove(c *consumer) {
+	if c == nil {
+		return
+	}
+	q.lose(c)
+	c.gone = true
+}
+
+// ack has no effect if the queue has taken the message back.
+func (t ticket) ack() {
+	for i, m := range t.consumer.out {
+		if m == t.stored {
+			t.consumer.out = slices.Delete(t.consumer.out, i, i+1)
+			t.consumer.of.deliver()
+			return
+		}
+	}
+}

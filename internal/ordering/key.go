@@ -1,0 +1,187 @@
+package ordering
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// farAhead is how long a key's first message waits at least before those that follow are moved to the
+// held queue. For a shorter wait they stay unacked.
+const farAhead = 2 * time.Second
+
+// key is what is known of the messages of one key.
+type key struct {
+	name    string
+	held    []*Message // in the held queue, by number
+	lane    []*Message // in the main queue, in its order
+	running *Message
+	moving  *Move // of the message that ran last: nothing of the key runs until it is over
+	follows *Move // of the message that follows those in the held queue
+	queued  bool  // among the runnable
+	due     time.Time
+	index   int // among the timers, -1 if it has none
+}
+
+func (o *Owner) key(name string) *key {
+	k := o.keys[name]
+	if k == nil {
+		k = &key{name: name, index: -1}
+		o.keys[name] = k
+	}
+	return k
+}
+
+// moves are the messages of the key that are on their way to another queue.
+func (k *key) moves() []*Move {
+	moves := make([]*Move, 0, 2)
+	for _, mv := range []*Move{k.moving, k.follows} {
+		if mv != nil {
+			moves = append(moves, mv)
+		}
+	}
+	return moves
+}
+
+// head is the message of the key that runs next. Nil: none, or the key is blocked.
+func (k *key) head() *Message {
+	switch {
+	case len(k.held) > 0 && k.held[0].Kind == Block && !k.held[0].skip:
+		return k.replay(k.held[0])
+	case len(k.held) > 0:
+		return k.held[0]
+	case len(k.lane) > 0 && k.follows == nil:
+		return k.lane[0]
+	}
+	return nil
+}
+
+// replay is the message that lifts a block, if it is here.
+func (k *key) replay(block *Message) *Message {
+	for _, m := range k.lane {
+		if m.replays(block) {
+			return m
+		}
+	}
+	return nil
+}
+
+// blocked reports whether the key waits for an operator.
+func (k *key) blocked() bool { return len(k.held) > 0 && k.held[0].Kind == Block && !k.held[0].skip }
+
+// remove takes a message out of the key.
+func (o *Owner) remove(k *key, m *Message) {
+	if m.from == Held {
+		k.held = slices.DeleteFunc(k.held, func(h *Message) bool { return h == m })
+		o.held--
+	} else {
+		k.lane = slices.DeleteFunc(k.lane, func(l *Message) bool { return l == m })
+	}
+}
+
+// insert adds a message of the held queue to its key, at the place of its number. If there is one with the
+// same number, the newer one stays, and the other one is acked together with it.
+func (o *Owner) insert(k *key, m *Message) {
+	i, found := slices.BinarySearchFunc(k.held, m.Seq, func(h *Message, seq uint64) int {
+		switch {
+		case h.Seq < seq:
+			return -1
+		case h.Seq > seq:
+			return 1
+		}
+		return 0
+	})
+	switch {
+	case !found:
+		k.held = slices.Insert(k.held, i, m)
+		o.held++
+	case m.newer(k.held[i]) && k.running != k.held[i]:
+		m.also = append(m.also, k.held[i])
+		k.held[i] = m
+	default:
+		k.held[i].also = append(k.held[i].also, m)
+	}
+}
+
+// advance looks what can be done for a key: run its first message, wait for it, or move the next one
+// behind it.
+func (o *Owner) advance(k *key) {
+	if o.phase != owning {
+		return
+	}
+	o.unset(k)
+	if k.running == nil && k.moving == nil {
+		switch m := k.head(); {
+		case m == nil:
+		case m.Due.After(o.now) && !m.skip:
+			k.due = m.Due
+			heap.Push(&o.timers, k)
+		case !k.queued:
+			k.queued = true
+			o.runnable = append(o.runnable, k)
+		}
+	}
+	if o.diverts(k) {
+		m := k.lane[0]
+		k.lane = k.lane[1:]
+		o.seq++
+		copied := *m
+		copied.Seq = o.seq
+		k.follows = o.toHeld(k, m, copied)
+	}
+	if len(k.held) == 0 && len(k.lane) == 0 && k.running == nil && k.moving == nil && k.follows == nil && !k.queued {
+		delete(o.keys, k.name)
+	}
+}
+
+// diverts reports whether the next message of the main queue is to be moved behind those that the key
+// has in the held queue: one at a time, so that none overtakes another.
+func (o *Owner) diverts(k *key) bool {
+	if len(k.lane) == 0 || k.moving != nil || k.follows != nil || len(k.held) == 0 || o.full() {
+		return false
+	}
+	first := k.held[0]
+	if k.lane[0] == k.running || k.blocked() && k.lane[0].replays(first) {
+		return false
+	}
+	return k.blocked() || first.Due.After(o.now.Add(farAhead)) || o.crowded()
+}
+
+// full reports whether the held queue has as many messages as it may.
+func (o *Owner) full() bool { return o.held+o.coming >= o.opt.MaxHeld }
+
+// crowded reports whether so many messages are unacked that the window may fill up.
+func (o *Owner) crowded() bool { return o.unacked >= o.opt.Window/2 }
+
+// unset removes a key from the timers.
+func (o *Owner) unset(k *key) {
+	if k.index >= 0 {
+		heap.Remove(&o.timers, k.index)
+	}
+}
+
+// timers are the keys that wait, the first one first.
+type timers []*key
+
+func (t timers) Len() int           { return len(t) }
+func (t timers) Less(i, j int) bool { return t[i].due.Before(t[j].due) }
+func (t timers) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].index, t[j].index = i, j
+}
+
+// Push is for package heap.
+func (t *timers) Push(x any) {
+	k := x.(*key)
+	k.index = len(*t)
+	*t = append(*t, k)
+}
+
+// Pop is for package heap.
+func (t *timers) Pop() any {
+	last := len(*t) - 1
+	k := (*t)[last]
+	k.index = -1
+	*t = (*t)[:last]
+	return k
+}

@@ -1,0 +1,610 @@
+package ordering
+
+import (
+	"flag"
+	"fmt"
+	"math/rand"
+	"slices"
+	"testing"
+	"time"
+)
+
+var runs = flag.Int("runs", 1000, "runs of the model")
+
+const (
+	window      = 6
+	maxHeld     = 8
+	concurrency = 3
+	attempts    = 4
+	crashLimit  = 6
+	messages    = 40
+	neverOK     = 99
+	poison      = 100 // the handler kills its process
+)
+
+// session is what a process does for its Owner, with everything that is under way to the broker and back.
+type session struct {
+	owner      *Owner
+	main, held *consumer
+	fromMain   []*Message
+	fromHeld   []*Message
+	acks       []*Message // nil: the channel closes
+	publishes  []Action
+	confirms   []*Move
+	running    []*Message
+	dead       bool // the process has given it up
+	opened     time.Time
+}
+
+// fate is what the model knows of a message of a publisher.
+type fate struct {
+	key, position int
+	fails         int // attempts that fail
+	over          bool
+	ended         int // how often
+	failed        int // copies in the failed queue that were not replayed
+	replays       int // so far
+	before        int // replays of the copy in the failed queue
+	id            string
+	tried         int
+	seq           uint64 // in the held queue, by its copy in the failed queue
+}
+
+// world is a broker, and processes that compete for an ordered queue on it.
+type world struct {
+	*rand.Rand
+	now        time.Time
+	main, held *queue
+	sessions   []*session
+	opened     int
+	fates      []*fate
+	byKey      map[int][]int
+	halt       bool
+	noIDs      bool // the publisher gives its messages none
+	bug        string
+
+	trace               func(format string, args ...any)
+	wrong               string
+	takeovers           int
+	repeats, lateRepeat int
+	crashes             int
+}
+
+func (w *world) open() {
+	w.opened++
+	s := &session{opened: w.now}
+	prefetch := window
+	if w.bug == "smaller prefetch" && w.Intn(2) == 0 {
+		prefetch = 2
+	}
+	s.owner = New(Options{Session: fmt.Sprint("s", w.opened), Window: window, MaxHeld: maxHeld, Halt: w.halt, CrashLimit: crashLimit,
+		Lasting: 2 * time.Minute, Probe: 5 * time.Second, Lease: 20 * time.Second, Print: func(m *Message) string { return m.Print }}, w.now)
+	s.main = w.main.consume(s, prefetch)
+	w.sessions = append(w.sessions, s)
+	w.carryOut(s)
+}
+
+// carryOut takes the actions of an Owner.
+func (w *world) carryOut(s *session) {
+	for _, a := range s.owner.Actions() {
+		switch a.Do {
+		case ConsumeHeld:
+			if !s.main.gone { // otherwise the channel is no more
+				s.held = w.held.consume(s, 1000)
+			}
+		case Publish:
+			s.publishes = append(s.publishes, a)
+			if w.bug == "ack before confirm" && a.Move != nil && a.Of != nil {
+				a.Of.Data.(ticket).ack()
+			}
+		case Ack:
+			s.acks = append(s.acks, a.Of)
+		case Close:
+			w.trace("%s closes: %s", s.owner.opt.Session, a.Reason)
+			s.acks = append(s.acks, nil)
+			w.takeovers++
+		}
+	}
+}
+
+// enqueue has a publish of a session arrive at the broker.
+func (w *world) enqueue(a Action) {
+	m := a.Write
+	w.trace("%s has published to %d: %s", m.Session, a.To, show(&m))
+	switch a.To {
+	case Main:
+		w.main.put(m)
+	case Held:
+		if w.bug == "position instead of number" && m.Kind == Copy {
+			m.Seq = uint64(w.Intn(1000))
+		}
+		w.held.put(m)
+	case Failed:
+		f := w.fates[w.number(a.Of)]
+		f.failed++
+		f.seq, f.before, f.id = m.Seq, m.Replays, m.ID
+	}
+}
+
+func (w *world) number(m *Message) (n int) {
+	fmt.Sscan(m.Print, &n)
+	return n
+}
+
+func (w *world) begin(s *session, m *Message) {
+	f := w.fates[w.number(m)]
+	w.trace("%s begins %s", s.owner.opt.Session, show(m))
+	for _, n := range w.byKey[f.key] {
+		if e := w.fates[n]; e.position < f.position && !e.over {
+			w.wrong = fmt.Sprintf("key %d: message %d has begun before %d was over", f.key, f.position, e.position)
+		}
+	}
+	f.tried++
+}
+
+// end notes that a message has been handled, or has failed for good.
+func (w *world) end(m *Message) {
+	w.trace("over: %s", show(m))
+	f := w.fates[w.number(m)]
+	f.ended++
+	if f.over {
+		w.repeats++
+		for _, n := range w.byKey[f.key] {
+			if e := w.fates[n]; e.position > f.position && e.ended > 0 {
+				w.lateRepeat++
+				break
+			}
+		}
+	}
+	f.over = true
+}
+
+// step lets a session do one thing, by chance. False: there was nothing to do.
+func (w *world) step(s *session) bool {
+	var can []func()
+	may := func(ok bool, f func()) {
+		if ok {
+			can = append(can, f)
+		}
+	}
+	o := s.owner
+	may(len(s.fromMain) > 0, func() {
+		m := s.fromMain[0]
+		s.fromMain = s.fromMain[1:]
+		w.tamperMain(s, m)
+		o.FromMain(m, w.now)
+		if w.bug == "newest is acked" {
+			o.newest = nil
+			if o.release {
+				o.release = false
+			}
+		}
+	})
+	may(len(s.fromHeld) > 0, func() {
+		m := s.fromHeld[0]
+		s.fromHeld = s.fromHeld[1:]
+		w.trace("%s receives %s", o.opt.Session, show(m))
+		back := w.tamperHeld(s, m)
+		o.FromHeld(m, w.now)
+		back()
+	})
+	may(len(s.running) < concurrency, func() {
+		if m, ok := o.Take(w.now); ok {
+			if o.Crashed(m) || m.Skipped() {
+				w.failForGood(s, m)
+				return
+			}
+			w.begin(s, m)
+			s.running = append(s.running, m)
+		}
+	})
+	may(len(s.running) > 0, func() { w.finish(s) })
+	may(len(s.acks) > 0, func() {
+		m := s.acks[0]
+		s.acks = s.acks[1:]
+		if m == nil {
+			w.endChannel(s)
+			s.dead = true
+			return
+		}
+		w.trace("%s has acked from %d: %s", o.opt.Session, m.from, show(m))
+		m.Data.(ticket).ack()
+	})
+	may(len(s.publishes) > 0, func() {
+		a := s.publishes[0]
+		w.enqueue(a)
+		if a.Move != nil && w.Intn(20) == 0 {
+			return // the confirm was lost, and it is published again
+		}
+		s.publishes = s.publishes[1:]
+		if a.Move != nil {
+			s.confirms = append(s.confirms, a.Move)
+		}
+	})
+	may(len(s.confirms) > 0, func() {
+		mv := s.confirms[0]
+		s.confirms = s.confirms[1:]
+		o.Published(mv, w.now)
+	})
+	if len(can) == 0 {
+		return false
+	}
+	can[w.Intn(len(can))]()
+	w.carryOut(s)
+	return true
+}
+
+// tamperMain and tamperHeld make a session behave as if its code had a bug.
+func (w *world) tamperMain(s *session, m *Message) {
+	switch w.bug {
+	case "redelivered without mark":
+		if s.owner.phase == owning {
+			s.owner.need = 0
+			m.Redelivered = false
+		}
+	}
+}
+
+func (w *world) tamperHeld(s *session, m *Message) (back func()) {
+	o := s.owner
+	switch {
+	case w.bug == "does not read first" && o.phase == entering:
+		o.phase, o.epoch, o.sent, o.back = owning, uint64(w.opened), 2, 2
+		m.Redelivered = false
+	case w.bug == "does not read first" || w.bug == "does not see that the queue was taken away":
+		m.Redelivered = false
+	case w.bug == "copies of others are kept" && m.Kind == Copy && m.Session != o.opt.Session && o.phase == owning:
+		o.phase = reading
+		return func() { o.phase = owning; o.advanceAll() }
+	}
+	return func() {}
+}
+
+// finish ends one of the handlers.
+func (w *world) finish(s *session) {
+	i := w.Intn(len(s.running))
+	m := s.running[i]
+	f := w.fates[w.number(m)]
+	if f.fails == poison {
+		w.crashes++
+		w.die(s)
+		w.open()
+		return
+	}
+	s.running = slices.Delete(s.running, i, i+1)
+	w.trace("%s ends %s", s.owner.opt.Session, show(m))
+	if m.ID == "" { // its copies have one
+		m.ID = fmt.Sprint("given ", w.Int63())
+	}
+	due := w.now.Add(time.Duration(w.Intn(4000)) * time.Millisecond)
+	switch {
+	case w.Intn(30) == 0:
+		s.owner.Done(m, Unavailable, due, w.now)
+	case w.Intn(30) == 0:
+		s.owner.Done(m, Postpone, due, w.now)
+	case m.Attempt >= f.fails || f.replays > 0:
+		w.end(m)
+		s.owner.Done(m, Finished, time.Time{}, w.now)
+	case m.Attempt+1 >= attempts:
+		w.failForGood(s, m)
+	default:
+		s.owner.Done(m, Retry, due, w.now)
+		w.tamperDone(s, m)
+	}
+}
+
+func (w *world) tamperDone(s *session, m *Message) {
+	k := s.owner.keys[m.Key]
+	if k == nil || k.moving == nil {
+		return
+	}
+	switch w.bug {
+	case "key goes on while a copy is under way":
+		k.follows, k.moving = k.moving, nil
+		s.owner.advance(k)
+	case "followers do not wait for the copy":
+		k.moving = nil
+		s.owner.advance(k)
+	}
+}
+
+func (w *world) failForGood(s *session, m *Message) {
+	if !w.halt || m.Skipped() {
+		w.end(m)
+	}
+	s.owner.Done(m, FailForGood, time.Time{}, w.now)
+}
+
+// endChannel ends a session's consumers, in any order.
+func (w *world) endChannel(s *session) {
+	if w.Intn(2) == 0 {
+		w.main.remove(s.main)
+		w.held.remove(s.held)
+	} else {
+		w.held.remove(s.held)
+		w.main.remove(s.main)
+	}
+}
+
+// die ends a process. What it has written may still arrive, up to some point.
+func (w *world) die(s *session) {
+	if s.dead {
+		return
+	}
+	s.dead = true
+	w.takeovers++
+	for _, a := range s.publishes {
+		if w.Intn(2) == 0 {
+			break
+		}
+		w.enqueue(a)
+	}
+	w.endChannel(s)
+}
+
+// together lets a session and all others go on for a while.
+func (w *world) together(s *session, steps int) {
+	for range w.Intn(steps) {
+		for _, each := range w.sessions {
+			if !each.dead && (each != s || !s.dead) {
+				w.step(each)
+			}
+		}
+		if w.Intn(10) == 0 {
+			w.tick()
+		}
+	}
+}
+
+func (w *world) fault() {
+	s := w.victim()
+	if s == nil {
+		return
+	}
+	kind := w.Intn(6)
+	if w.bug == "newest is acked" || w.bug == "redelivered without mark" || w.bug == "copies of others are kept" {
+		kind = 1 + w.Intn(3) // others do not show these
+	}
+	w.trace("fault %d of %s", kind, s.owner.opt.Session)
+	switch kind {
+	case 0: // the process dies
+		w.die(s)
+		w.open()
+	case 1: // the connection is lost, and the process notices later
+		w.endChannel(s)
+		w.together(s, 40)
+		w.die(s)
+		w.open()
+	case 2, 3: // one queue, or both, lose sight of the consumer, and find it again
+		both := w.Intn(3)
+		if both != 1 {
+			w.main.lose(s.main)
+		}
+		if both != 2 {
+			w.held.lose(s.held)
+		}
+		w.takeovers++
+		w.together(s, 60)
+		if w.Intn(3) > 0 { // the next one is gone soon, too
+			if next := w.victim(); next != nil && next != s {
+				w.die(next)
+				w.open()
+			}
+		}
+		w.main.find(s.main)
+		w.held.find(s.held)
+	case 4: // one queue loses sight of it for good
+		if w.Intn(2) == 0 {
+			w.main.lose(s.main)
+		} else {
+			w.held.lose(s.held)
+		}
+		w.together(s, 60)
+		w.die(s)
+		w.open()
+	case 5:
+		s.owner.Stop(w.now)
+		w.carryOut(s)
+	}
+}
+
+// victim is a session, rather an owner.
+func (w *world) victim() (v *session) {
+	for _, s := range w.sessions {
+		if !s.dead && (v == nil || w.Intn(3) == 0 || s.owner.phase > waiting && w.Intn(3) > 0) {
+			v = s
+		}
+	}
+	return v
+}
+
+func (w *world) tick() {
+	w.now = w.now.Add(time.Duration(w.Intn(600)) * time.Millisecond)
+	for _, s := range w.sessions {
+		if !s.dead {
+			s.owner.Tick(w.now)
+			w.carryOut(s)
+		}
+	}
+}
+
+func (w *world) publish() {
+	n := len(w.fates)
+	f := &fate{key: w.Intn(4), fails: 0}
+	switch w.Intn(5) {
+	case 0:
+		f.fails = 1 + w.Intn(3)
+	case 1:
+		f.fails = neverOK * w.Intn(2)
+	}
+	if n == 13 && w.Intn(3) == 0 {
+		f.fails = poison
+	}
+	f.position = len(w.byKey[f.key])
+	w.byKey[f.key] = append(w.byKey[f.key], n)
+	w.fates = append(w.fates, f)
+	m := Message{Print: fmt.Sprint(n), Key: fmt.Sprint("k", f.key)}
+	if !w.noIDs {
+		m.ID = fmt.Sprint("id ", n)
+	}
+	w.main.put(m)
+	if w.Intn(20) == 0 {
+		w.main.put(m) // the publisher did not get the confirm
+	}
+}
+
+// operate replays or skips what blocks its key. A block can come twice if its publish was repeated, and its owner
+// died when the first one was lifted: then it is to be skipped again.
+func (w *world) operate() {
+	if w.held.active != nil {
+		for _, m := range w.held.active.out {
+			if m.Kind != Block {
+				continue
+			}
+			if f := w.fates[w.number(m)]; f.over && f.failed == 0 && w.Intn(20) == 0 {
+				w.trace("operator skips %s again", m.ID)
+				w.held.put(Message{Kind: Skip, ID: m.ID, Session: "operator"})
+			}
+		}
+	}
+	for n, f := range w.fates {
+		if f.failed == 0 || w.Intn(3) > 0 {
+			continue
+		}
+		if w.Intn(3) == 0 {
+			f.over, f.failed = true, 0
+			w.trace("operator skips %d", n)
+			w.held.put(Message{Kind: Skip, ID: f.id, Session: "operator"})
+			continue
+		}
+		if f.fails == poison {
+			f.fails = 0
+		}
+		again := Message{ID: f.id, Print: fmt.Sprint(n), Key: fmt.Sprint("k", f.key), Replays: f.before + 1}
+		if w.Intn(10) == 0 { // to the end of the queue, by a program that does not know better: it may not get through
+			w.main.put(again)
+			continue
+		}
+		f.failed--
+		f.replays++
+		again.Kind, again.Seq, again.Session = Replay, f.seq, "operator"
+		w.trace("operator replays %s", show(&again))
+		w.held.put(again)
+	}
+}
+
+func show(m *Message) string {
+	return fmt.Sprintf("kind=%d id=%s print=%s %s attempt=%d seq=%d epoch=%d session=%s number=%d replays=%d redelivered=%t", m.Kind, m.ID, m.Print, m.Key, m.Attempt, m.Seq, m.Epoch, m.Session, m.Number, m.Replays, m.Redelivered)
+}
+
+// quiet reports whether everything is over and the queues have only what owners keep there.
+func (w *world) quiet() bool {
+	for _, f := range w.fates {
+		if !f.over {
+			return false
+		}
+	}
+	for _, q := range []*queue{w.main, w.held} {
+		all := append(slices.Clone(q.messages), q.returned...)
+		if q.active != nil {
+			all = append(all, q.active.out...)
+		}
+		for _, m := range all {
+			if m.Kind == Plain && !w.isNewest(m) || m.Kind == Copy || m.Kind == Block || m.Kind == Replay || m.Kind == Trial {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (w *world) isNewest(m *Message) bool {
+	for _, s := range w.sessions {
+		if !s.dead && s.owner.release && s.owner.newest.Data.(ticket).stored == m {
+			return true
+		}
+	}
+	return false
+}
+
+// run lets a world go on until all messages are over.
+func run(seed int64, bug string, trace func(format string, args ...any)) (w *world, steps int) {
+	w = &world{Rand: rand.New(rand.NewSource(seed)), now: time.Unix(1e9, 0), main: &queue{place: Main}, held: &queue{place: Held},
+		byKey: make(map[int][]int), bug: bug, trace: trace}
+	w.halt, w.noIDs = w.Intn(3) == 0, w.Intn(4) == 0
+	for range 3 {
+		w.open()
+	}
+	faults := 6
+	for steps = 0; steps < 60000 && w.wrong == ""; steps++ {
+		switch x := w.Intn(100); {
+		case x < 6 && len(w.fates) < messages:
+			w.publish()
+		case x == 7 && faults > 0 && steps > 50 && w.Intn(3) == 0:
+			faults--
+			w.fault()
+		case x < 16:
+			w.tick()
+		case x == 16 && w.halt:
+			w.operate()
+		default:
+			w.sessions = slices.DeleteFunc(w.sessions, func(s *session) bool { return s.dead })
+			for len(w.sessions) < 3 {
+				w.open()
+			}
+			w.step(w.sessions[w.Intn(len(w.sessions))])
+		}
+		if len(w.fates) == messages && faults == 0 && steps%50 == 0 && w.quiet() {
+			return w, steps
+		}
+	}
+	if w.wrong == "" {
+		var open []int
+		for n, f := range w.fates {
+			if !f.over {
+				open = append(open, n)
+			}
+		}
+		w.wrong = fmt.Sprint("not over: ", open)
+	}
+	return w, steps
+}
+
+func silent(string, ...any) {}
+
+// TestModel runs owners on a model of a broker that loses and finds them. No message may begin before
+// all earlier ones of its key are over, and all must be over in the end.
+func TestModel(t *testing.T) {
+	repeats, late, takeovers, crashes := 0, 0, 0, 0
+	for seed := range *runs {
+		w, _ := run(int64(seed), "", silent)
+		if w.wrong != "" {
+			t.Fatalf("seed %d: %s", seed, w.wrong)
+		}
+		if limit := w.takeovers * (window + concurrency + maxHeld); w.repeats > limit {
+			t.Fatalf("seed %d: %d repeats in %d takeovers, want at most %d", seed, w.repeats, w.takeovers, limit)
+		}
+		repeats, late, takeovers, crashes = repeats+w.repeats, late+w.lateRepeat, takeovers+w.takeovers, crashes+w.crashes
+	}
+	t.Logf("runs=%d takeovers=%d crashes=%d repeats=%d late-repeats=%d", *runs, takeovers, crashes, repeats, late)
+	if takeovers < *runs || crashes == 0 {
+		t.Errorf("%d takeovers and %d crashes in %d runs: too few", takeovers, crashes, *runs)
+	}
+}
+
+// TestModelFindsBugs shows that the model can fail.
+func TestModelFindsBugs(t *testing.T) {
+	for _, bug := range []string{"smaller prefetch", "does not read first", "ack before confirm", "position instead of number",
+		"key goes on while a copy is under way", "followers do not wait for the copy", "newest is acked", "redelivered without mark",
+		"copies of others are kept", "does not see that the queue was taken away"} {
+		t.Run(bug, func(t *testing.T) {
+			for seed := range *runs {
+				if w, _ := run(int64(seed), bug, silent); w.wrong != "" {
+					t.Logf("caught in run %d: %s", seed, w.wrong)
+					return
+				}
+			}
+			t.Errorf("not caught in %d runs", *runs)
+		})
+	}
+}

@@ -1,0 +1,107 @@
+package ordering
+
+import (
+	"slices"
+	"time"
+)
+
+// Move is a message on its way to another queue. When it is confirmed, the original is acked.
+type Move struct {
+	key       *key
+	of        *Message // the original; nil: none
+	lifts     *Message // the Block that it replaces
+	to        Place
+	copy      Message
+	confirmed bool
+	back      bool // the copy has come back from the held queue
+}
+
+// toHeld moves a message to the held queue.
+func (o *Owner) toHeld(k *key, of *Message, copied Message) *Move {
+	copied.Epoch, copied.Session, copied.Redelivered = o.epoch, o.opt.Session, false
+	if copied.Kind != Block {
+		copied.Kind = Copy
+	}
+	copied.Number, copied.Crashes, copied.also, copied.done, copied.skip, copied.Data = 0, 0, nil, false, false, nil
+	mv := &Move{key: k, of: of, to: Held, copy: copied}
+	o.coming++
+	o.publish(mv)
+	return mv
+}
+
+func (o *Owner) publish(mv *Move) {
+	o.moves++
+	o.do(Action{Do: Publish, To: mv.to, Write: mv.copy, Of: mv.of, Move: mv})
+}
+
+// Published is told that a move is confirmed.
+func (o *Owner) Published(mv *Move, now time.Time) {
+	o.now = now
+	o.moves--
+	if o.phase == closed {
+		return
+	}
+	mv.confirmed = true
+	switch {
+	case mv == o.bye:
+		o.end("", true)
+		return
+	case o.trial != nil && mv == o.trial.move:
+		o.trial.noted = true
+		o.again(mv.key)
+	case mv.to == Failed && o.opt.Halt && !mv.of.skip:
+		o.block(mv)
+	case mv.to == Failed:
+		o.settle(mv)
+		mv.back = true
+	default:
+		o.settle(mv)
+	}
+	o.complete(mv)
+	o.farewell()
+}
+
+// block writes into the held queue that the key of a message that has failed for good waits for an
+// operator. Only then is the original acked: a Block without its message in the failed queue would never
+// be lifted.
+func (o *Owner) block(mv *Move) {
+	b := mv.copy
+	b.Kind, b.Due = Block, time.Time{}
+	mv.key.moving = o.toHeld(mv.key, mv.of, b)
+	mv.key.moving.lifts = mv.lifts
+}
+
+// settle acks what a move replaces.
+func (o *Owner) settle(mv *Move) {
+	if mv.of != nil {
+		o.ack(mv.of)
+	}
+	if mv.lifts != nil {
+		o.ack(mv.lifts)
+	}
+}
+
+// complete ends a move that is confirmed and has come back.
+func (o *Owner) complete(mv *Move) {
+	if !mv.confirmed || !mv.back || mv.key == nil {
+		return
+	}
+	switch k := mv.key; mv {
+	case k.moving:
+		k.moving = nil
+	case k.follows:
+		k.follows = nil
+	}
+	o.skipAll()
+	o.advance(mv.key)
+}
+
+// again lets a key run next that had to wait for something.
+func (o *Owner) again(k *key) {
+	if o.phase != owning {
+		return
+	}
+	o.runnable = slices.DeleteFunc(o.runnable, func(other *key) bool { return other == k })
+	o.runnable = slices.Insert(o.runnable, 0, k)
+	k.queued = true
+}

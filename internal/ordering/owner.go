@@ -1,0 +1,248 @@
+package ordering
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Alone begins the key that an Owner gives to a message which has none.
+const Alone = "\x00"
+
+// Options are those of an Owner.
+type Options struct {
+	Session    string                // the name of this session, that no other has
+	Window     int                   // how many messages of the main queue are delivered ahead
+	MaxHeld    int                   // how many messages may wait in the held queue
+	Halt       bool                  // a message that has failed for good blocks its key
+	CrashLimit int                   // how often a message may crash its consumers before it goes to the failed queue
+	Lasting    time.Duration         // after which the session ends, before the broker ends it. 0: never
+	Probe      time.Duration         // how often to show signs of life
+	Print      func(*Message) string // a hash of a message's content
+	Lease      time.Duration         // how long a queue may send nothing although it should, before the session ends
+}
+
+// phase is how far a session has come.
+type phase int
+
+const (
+	waiting  phase = iota // for the main queue
+	entering              // for the held queue
+	reading               // the held queue, up to the first mark
+	claiming              // until the claim has come back
+	owning
+	closing // it starts no handlers any more
+	closed
+)
+
+// Owner is a session that wants to handle the messages of a main queue, and then does. Its methods are
+// not safe for concurrent use. After each of them, Actions are to be carried out.
+type Owner struct {
+	opt   Options
+	now   time.Time // of the last event
+	phase phase
+	out   []Action
+
+	keys     map[string]*key
+	runnable []*key
+	timers   timers
+	running  int
+	alone    int    // messages without a key
+	seq      uint64 // the highest number in the held queue
+	held     int    // messages in the held queue
+	coming   int    // messages on their way to it
+	moves    int    // publishes that are not confirmed
+	unacked  int    // of the main queue
+
+	// What the session knows of others.
+	epoch   uint64
+	top     uint64     // the highest epoch of others
+	crashes int        // owners that have crashed before this one, in a row
+	notes   []*Message // claims and farewells of others, which are acked when the own claim is back
+	skips   []*Message // orders of operators, for messages that have not been read yet
+	claim   *Message   // the own claim, which stays unacked
+	calm    []*Message // that the session does not crash, which stays unacked, too
+
+	// What came from the main queue and must not be used yet, and the marks.
+	pen     []penned
+	need    uint64 // the mark that the newest message needs
+	sent    uint64 // marks sent
+	back    uint64 // marks that have come back
+	marked  time.Time
+	newest  *Message // of the main queue, which stays unacked
+	release bool     // it is done, and waits for one that is newer
+
+	pause   *pause // not nil while something that the handler needs is down
+	trial   *trial // not nil while the messages are handled one by one, because of crashes
+	bye     *Move
+	leaving bool // a probe was sent so that the newest message can be acked
+
+	began     time.Time // when the first message came
+	probed    time.Time // when a probe was sent last
+	greeted   time.Time // when a hello was sent last
+	heardMain time.Time
+	heardHeld time.Time
+	stopped   time.Time
+}
+
+// penned is a message of the main queue that may be used when a mark has come back.
+type penned struct {
+	message *Message
+	need    uint64
+}
+
+// pause is a time in which only one message is tried.
+type pause struct{ of *Message }
+
+// New begins a session that consumes the main queue.
+func New(opt Options, now time.Time) *Owner {
+	o := &Owner{opt: opt, keys: make(map[string]*key), now: now, heardMain: now, heardHeld: now}
+	o.probe()
+	return o
+}
+
+// Actions are what is to be done since the last call.
+func (o *Owner) Actions() []Action {
+	out := o.out
+	o.out = nil
+	return out
+}
+
+// Owns reports whether the session may handle messages.
+func (o *Owner) Owns() bool { return o.phase == owning }
+
+// Closed reports whether the session has ended.
+func (o *Owner) Closed() bool { return o.phase == closed }
+
+func (o *Owner) do(a Action) { o.out = append(o.out, a) }
+
+// write publishes a message that may get lost: it is sent again if nothing comes back.
+func (o *Owner) write(to Place, m Message) {
+	m.Session = o.opt.Session
+	o.do(Action{Do: Publish, To: to, Write: m})
+}
+
+// ack is called when a message is settled.
+func (o *Owner) ack(m *Message) {
+	if m.done {
+		return
+	}
+	m.done = true
+	if m == o.newest { // it stays unacked until another one is the newest
+		o.release = true
+		return
+	}
+	o.ackNow(m)
+}
+
+// ackNow acks a message and what goes with it. A Block goes first: it must not be left without the replay that
+// lifts it, or without the order to skip it.
+func (o *Owner) ackNow(m *Message) {
+	for _, other := range m.also {
+		if other.Kind == Block {
+			o.ack(other)
+		}
+	}
+	if m.from == Main {
+		o.unacked--
+	}
+	o.do(Action{Do: Ack, Of: m})
+	for _, other := range m.also {
+		o.ack(other)
+	}
+}
+
+// end closes the session at once. The broker gives everything that is not acked to another one.
+func (o *Owner) end(reason string, clean bool) {
+	if o.phase == closed {
+		return
+	}
+	o.phase = closed
+	o.runnable, o.timers = nil, nil
+	o.do(Action{Do: Close, Reason: reason, Clean: clean})
+}
+
+// FromMain is told a delivery of the main queue.
+func (o *Owner) FromMain(m *Message, now time.Time) {
+	o.now = now
+	if o.phase == closed {
+		return
+	}
+	m.from = Main
+	o.heardMain = now
+	o.unacked++
+	before := o.newest
+	o.newest = m
+	if o.release {
+		o.release = false
+		o.ackNow(before)
+	}
+	if o.phase == waiting {
+		o.phase, o.heardHeld, o.began = entering, now, now
+		o.do(Action{Do: ConsumeHeld})
+		o.hello()
+	}
+	if m.Redelivered || o.sent == 0 {
+		o.need = o.sent + 1
+	}
+	o.pen = append(o.pen, penned{m, o.need})
+	o.admit()
+	o.farewell()
+}
+
+// admit uses what has come from the main queue, as far as that is known to be right.
+func (o *Owner) admit() {
+	crowded := o.crowded()
+	for o.phase == owning && len(o.pen) > 0 && o.pen[0].need <= o.back {
+		m := o.pen[0].message
+		o.pen[0] = penned{}
+		o.pen = o.pen[1:]
+		o.enter(m)
+	}
+	if o.phase == owning && o.sent == o.back && len(o.pen) > 0 {
+		o.mark(0)
+	}
+	if o.phase == owning && o.crowded() && !crowded {
+		o.advanceAll()
+	}
+}
+
+// enter adds a message of the main queue to its key.
+func (o *Owner) enter(m *Message) {
+	if m.Kind != Plain {
+		o.ack(m)
+		return
+	}
+	if m.Redelivered && o.isHeld(m) {
+		o.ack(m) // its owner died after it had moved the message, and before it had acked the original
+		return
+	}
+	if m.Key == "" {
+		o.alone++
+		m.Key = fmt.Sprintf("%s%s %d", Alone, o.opt.Session, o.alone)
+	}
+	k := o.key(m.Key)
+	k.lane = append(k.lane, m)
+	o.advance(k)
+}
+
+// isHeld reports whether the held queue has a copy of a message of the main queue.
+func (o *Owner) isHeld(m *Message) bool {
+	for _, k := range o.keys {
+		if slices.ContainsFunc(k.held, m.same) {
+			return true
+		}
+		for _, mv := range k.moves() {
+			if mv.to == Held && m.same(&mv.copy) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (o *Owner) advanceAll() {
+	for _, k := range o.sorted() {
+		o.advance(k)
+	}
+}

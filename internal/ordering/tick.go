@@ -1,0 +1,147 @@
+package ordering
+
+import (
+	"container/heap"
+	"time"
+)
+
+const (
+	// releaseAfter is how often a probe is sent at most so that the newest message, which is done, can be
+	// acked.
+	releaseAfter = time.Second
+	// byeGrace is how long an orderly end waits for the broker.
+	byeGrace = 2 * time.Second
+	// tickEvery is how often Tick is to be called at least.
+	tickEvery = time.Second
+)
+
+// Next is when Tick is to be called.
+func (o *Owner) Next() time.Time {
+	next := o.now.Add(tickEvery)
+	if len(o.timers) > 0 && o.timers[0].due.Before(next) {
+		return o.timers[0].due
+	}
+	return next
+}
+
+// Tick is told what time it is.
+func (o *Owner) Tick(now time.Time) {
+	o.now = now
+	switch o.phase {
+	case waiting:
+		// One probe would do: whoever is active leaves a message unacked, and so there is always one that
+		// shows when this session has become active. But the probe may have got lost, or the queue purged.
+		if o.since(o.probed) >= 12*o.opt.Probe {
+			o.probe()
+		}
+	case entering:
+		if o.since(o.greeted) >= o.opt.Probe {
+			o.hello()
+		}
+	case reading, claiming:
+		o.remind()
+		o.expire()
+	case owning:
+		o.tickOwner()
+	case closing:
+		o.farewell()
+		if o.bye != nil && o.since(o.stopped) >= 2*byeGrace {
+			o.end("the broker has not confirmed the orderly end in time", false)
+		}
+	}
+}
+
+func (o *Owner) since(t time.Time) time.Duration { return o.now.Sub(t) }
+
+func (o *Owner) tickOwner() {
+	for len(o.timers) > 0 && !o.timers[0].due.After(o.now) {
+		k := heap.Pop(&o.timers).(*key)
+		o.advance(k)
+	}
+	if o.since(later(o.heardMain, o.probed)) >= o.opt.Probe {
+		o.probe()
+	}
+	if o.sent == o.back && o.since(later(o.heardHeld, o.marked)) >= o.opt.Probe {
+		o.mark(0)
+	}
+	o.remind()
+	o.releaseNewest()
+	o.endTrials()
+	o.expire()
+	if o.phase == owning && o.opt.Lasting > 0 && o.since(o.began) >= o.opt.Lasting {
+		o.Stop(o.now)
+	}
+}
+
+// remind sends a mark again that has not come back.
+func (o *Owner) remind() {
+	if o.sent == o.back || o.since(o.marked) < o.opt.Probe {
+		return
+	}
+	o.sent--
+	epoch := uint64(0)
+	if o.phase == claiming {
+		epoch = o.epoch
+	}
+	o.mark(epoch)
+}
+
+// expire ends the session if a queue sends nothing although it should: the broker has another active
+// consumer.
+func (o *Owner) expire() {
+	switch {
+	case o.phase == closed:
+	case o.heardHeld.Before(o.marked) && o.since(o.heardHeld) >= o.opt.Lease+o.opt.Probe:
+		o.end("the held queue sends nothing", false)
+	case o.phase == owning && o.unacked < o.opt.Window && o.heardMain.Before(o.probed) && o.since(o.heardMain) >= o.opt.Lease+o.opt.Probe:
+		o.end("the main queue sends nothing", false)
+	}
+}
+
+// releaseNewest sends a probe if the newest message is done: it can be acked when there is a newer one.
+func (o *Owner) releaseNewest() {
+	if o.phase == owning && o.release && o.newest.Kind == Plain && o.unacked < o.opt.Window && o.since(o.probed) >= releaseAfter {
+		o.probe()
+	}
+}
+
+// Stop ends the session in an orderly way: handlers that run may finish, no others start.
+func (o *Owner) Stop(now time.Time) {
+	o.now = now
+	switch {
+	case o.phase < owning:
+		o.end("", true)
+	case o.phase == owning:
+		o.phase, o.stopped, o.runnable, o.timers = closing, now, nil, nil
+		o.farewell()
+	}
+}
+
+// Abandon ends the session at once.
+func (o *Owner) Abandon(now time.Time) {
+	o.now = now
+	o.end("", false)
+}
+
+// farewell ends a session that is closing, when all that it has begun is over.
+func (o *Owner) farewell() {
+	if o.phase != closing || o.running > 0 || o.moves > 0 || o.bye != nil {
+		return
+	}
+	if o.release && o.newest.Kind == Plain && o.since(o.stopped) < byeGrace {
+		if !o.leaving {
+			o.leaving = true
+			o.probe()
+		}
+		return
+	}
+	o.bye = &Move{to: Held, copy: Message{Kind: Bye, Epoch: o.epoch, Session: o.opt.Session}}
+	o.publish(o.bye)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

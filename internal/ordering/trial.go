@@ -1,0 +1,103 @@
+package ordering
+
+import "time"
+
+// Several messages are handled at once again after trustAfter messages, or after trustTime, in which the
+// session has not crashed.
+const (
+	trustAfter = 10
+	trustTime  = time.Minute
+)
+
+// trial handles messages one by one after several owners have crashed in a row. Before a handler runs, the
+// session writes into the held queue for which message: if the process dies, the next owner
+// knows what it was, and counts.
+type trial struct {
+	crashes map[string]int      // of messages, by their print: crashes of handlers that ran alone
+	notes   map[string]*Message // the notes that say so
+	of      *Message            // the message that is tried next
+	number  uint64              // of its note
+	move    *Move               // that writes the note
+	noted   bool                // the note is confirmed
+	passed  int                 // messages that did not crash
+	began   time.Time
+}
+
+func (o *Owner) beginTrials() {
+	if o.trial == nil {
+		o.trial = &trial{crashes: make(map[string]int), notes: make(map[string]*Message), began: o.now}
+	}
+}
+
+// fromTrial is told a note.
+func (o *Owner) fromTrial(m *Message, own bool) {
+	t := o.trial
+	if !own && o.hasRead() || own && (t == nil || t.of == nil || t.number != m.Number) {
+		o.ack(m)
+		return
+	}
+	o.beginTrials()
+	if !own {
+		o.top = max(o.top, m.Epoch)
+	}
+	if old := o.trial.notes[m.Print]; old != nil {
+		o.ack(old)
+	}
+	o.trial.notes[m.Print] = m
+	o.trial.crashes[m.Print] = max(o.trial.crashes[m.Print], m.Crashes)
+}
+
+// mayTry reports whether the note of a message is confirmed, and writes it if there is none.
+func (o *Owner) mayTry(k *key, m *Message) bool {
+	t := o.trial
+	if o.Crashed(m) || t.of == m && t.noted {
+		return true
+	}
+	if t.of != m {
+		t.of, t.noted = m, false
+		t.number++
+		t.move = &Move{key: k, to: Held, copy: Message{Kind: Trial, Number: t.number, Print: o.print(m), Crashes: t.crashes[o.print(m)] + 1, Epoch: o.epoch, Session: o.opt.Session}}
+		o.publish(t.move)
+	}
+	return false
+}
+
+// tried is told that a handler has returned.
+func (o *Owner) tried(m *Message, v Verdict) {
+	t := o.trial
+	if t == nil {
+		return
+	}
+	t.of, t.move, t.noted = nil, nil, false
+	delete(t.crashes, o.print(m))
+	if note := t.notes[m.Print]; note != nil {
+		delete(t.notes, m.Print)
+		o.ack(note)
+	}
+	if v != Unfinished {
+		t.passed++
+	}
+	o.endTrials()
+}
+
+// endTrials handles several messages at once again, if it is time.
+func (o *Owner) endTrials() {
+	t := o.trial
+	if t == nil || o.phase != owning || o.running > 0 || t.passed < trustAfter && o.since(t.began) < trustTime {
+		return
+	}
+	for _, note := range t.notes {
+		o.ack(note)
+	}
+	o.trial, o.crashes = nil, 0
+	o.write(Held, Message{Kind: Calm, Epoch: o.epoch})
+	o.advanceAll()
+}
+
+// print is a hash of a message's content.
+func (o *Owner) print(m *Message) string {
+	if m.Print == "" {
+		m.Print = o.opt.Print(m)
+	}
+	return m.Print
+}
