@@ -50,8 +50,8 @@ func benchQueue(b *testing.B, s rehop.Subscriber, n int) *rehop.Client {
 
 // benchConsume measures the time and the allocations, those of the embedded broker included, until
 // the handler has returned the answer for b.N messages and the subscription is drained.
-func benchConsume(b *testing.B, answer error) {
-	s := rehop.Subscriber{Queue: "bench", Concurrency: 8, Prefetch: 256, Retry: rehop.NoRetry()}
+func benchConsume(b *testing.B, answer error, orderBy func(*rehop.Delivery) string) {
+	s := rehop.Subscriber{Queue: "bench", Concurrency: 8, Prefetch: 256, Retry: rehop.NoRetry(), OrderBy: orderBy}
 	c := benchQueue(b, s, b.N)
 	var handled atomic.Int64
 	done := make(chan struct{})
@@ -74,10 +74,15 @@ func benchConsume(b *testing.B, answer error) {
 }
 
 // BenchmarkConsume consumes messages that the handler handles at once.
-func BenchmarkConsume(b *testing.B) { benchConsume(b, nil) }
+func BenchmarkConsume(b *testing.B) { benchConsume(b, nil, nil) }
+
+// BenchmarkConsumeInOrder consumes messages of a thousand keys in order.
+func BenchmarkConsumeInOrder(b *testing.B) {
+	benchConsume(b, nil, func(d *rehop.Delivery) string { return d.ID[max(0, len(d.ID)-3):] })
+}
 
 // BenchmarkFail consumes messages that go to the failed queue.
-func BenchmarkFail(b *testing.B) { benchConsume(b, errors.New("no")) }
+func BenchmarkFail(b *testing.B) { benchConsume(b, errors.New("no"), nil) }
 
 // BenchmarkPublish publishes messages one at a time.
 func BenchmarkPublish(b *testing.B) {

@@ -133,6 +133,24 @@ type Subscriber struct {
 	// counted as failed and replaced by another worker. As many as Concurrency are replaced; further
 	// ones keep their place until they return. Default: 30 s.
 	StuckAfter time.Duration
+	// OrderBy returns the key of a message, for example the number of the order that it is about. Messages with the
+	// same key are handled one at a time, in the order of the queue, while messages of other keys are handled at the
+	// same time, up to Concurrency. A message that fails holds up those of its key only, until it is handled or has
+	// failed for good. A message whose key is "" is ordered with no other.
+	//
+	// One of the processes that subscribe to the queue handles all of its messages. The others wait, and one of them
+	// takes over when it is gone. What is repeated then need not be in order: see docs/ordering.md. The queue is a
+	// quorum queue with a single active consumer, and what waits is in a second one, with the suffix .held. OrderBy
+	// is called when a message comes from the queue, must be quick, and must always return the same key for a
+	// message. It needs layout.Native and a queue that rehop declares, and cannot be combined with Batch,
+	// MessageTTL, MaxPriority, ConsumerPriority, PolicyPriority, or drop-head. Default: nil, no order.
+	OrderBy func(d *Delivery) string
+	// MaxHeld is how many messages may wait in the held queue of OrderBy. When it is full, messages that fail stay
+	// in the queue, and if all of Prefetch waits, no other message is handled. At most 50,000. Default: 1000.
+	MaxHeld int
+	// AfterFail is what happens to messages with the same key, with OrderBy, when a message has failed for good.
+	// Default: Skip.
+	AfterFail AfterFail
 	// StopGrace is how long a stop waits for handlers that it has canceled, so that they can clean up,
 	// for example roll a transaction back. After that their messages go back to the queue while they
 	// still run. Default: 5 s.
@@ -172,12 +190,29 @@ type Subscriber struct {
 	ConsumerPriority int
 }
 
+// AfterFail is what happens to messages with the same key when a message has failed for good. See
+// [Subscriber.OrderBy].
+type AfterFail int
+
+// What can happen when a message has failed for good.
+const (
+	// Skip handles the messages that follow.
+	Skip AfterFail = iota
+	// Halt has them wait until an operator has replayed the message, which is then handled before them, or skipped
+	// it.
+	Halt
+)
+
 // withDefaults fills in what is not set. The native layout is the client's.
 func (s Subscriber) withDefaults(native layouts.Native) Subscriber {
 	orDefault(&s.Concurrency, 1)
 	if s.Batch.Handle != nil {
 		s.Batch = s.Batch.withDefaults()
 		orDefault(&s.Prefetch, s.Batch.prefetch(s.Concurrency))
+	}
+	if s.OrderBy != nil {
+		orDefault(&s.Prefetch, max(orderedPrefetch, 2*s.Concurrency))
+		orDefault(&s.MaxHeld, 1000)
 	}
 	orDefault(&s.Prefetch, consume.UsualPrefetch(s.Concurrency, s.Rate))
 	if s.Rate > 0 {
@@ -214,6 +249,9 @@ const (
 	maxBurst      = 1e6
 
 	maxQuorumPriority = 31
+
+	orderedPrefetch = 128
+	maxHeld         = 50_000 // an owner has all of them delivered, of 65,535 that AMQP allows
 )
 
 func (s Subscriber) validate() error {
@@ -240,6 +278,7 @@ func (s Subscriber) validate() error {
 		}
 	}
 	faults = append(faults, s.batchFaults()...)
+	faults = append(faults, s.orderFaults()...)
 	if s.Exchange != "" && !s.ExistingExchange && !strings.HasPrefix(s.Exchange, "amq.") {
 		if err := checkExchange(s.Exchange, s.ExchangeType); err != nil {
 			faults = append(faults, err)
@@ -343,7 +382,7 @@ func (s Subscriber) checkRate(fault func(format string, args ...any)) {
 	if s.Burst < 1 || s.Burst > maxBurst {
 		fault("Rate: Burst %d must be from 1 to %.0f", s.Burst, maxBurst)
 	}
-	if wait := s.times().RateWait(); wait > consume.MaxRateWait {
+	if wait := s.times().RateWait(); wait > consume.MaxRateWait && s.OrderBy == nil {
 		fault("Rate: with a Prefetch of %d and %d immediate retries, a message could wait for %v, and the longest wait allowed is %v; lower Prefetch, Concurrency or the number of immediate retries, or raise Rate",
 			s.Prefetch, s.Retry.immediate, wait.Round(time.Millisecond), consume.MaxRateWait)
 	}
@@ -414,13 +453,13 @@ func (s Subscriber) queue() topology.Queue { return s.layout().Queue(s.queueSpec
 // it replaces its consumer: a temporary queue would be deleted with the consumer, and an exclusive or
 // single active consumer could be replaced by another program's.
 func (s Subscriber) isolates() bool {
-	return !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer && !s.SingleActiveConsumer && s.QueueArgs["x-single-active-consumer"] != true
+	return s.OrderBy == nil && !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer && !s.SingleActiveConsumer && s.QueueArgs["x-single-active-consumer"] != true
 }
 
 func (s Subscriber) queueSpec() layouts.QueueSpec {
 	return layouts.QueueSpec{
 		Name: s.Queue, Type: s.queueType(), Passive: s.ExistingQueue, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
-		Args: s.queueArgs(), Exchange: s.Exchange, ExchangeType: s.ExchangeType, ExistingExchange: s.ExistingExchange, Keys: s.Keys,
+		Args: s.queueArgs(), Ordered: s.OrderBy != nil, Exchange: s.Exchange, ExchangeType: s.ExchangeType, ExistingExchange: s.ExistingExchange, Keys: s.Keys,
 	}
 }
 
@@ -451,6 +490,9 @@ func (s Subscriber) consumeOptions(plan topology.Plan) rabbit.ConsumeOptions {
 	if s.QueueType == layout.Quorum || s.ExistingQueue && s.QueueType == "" || layouts.IsQuorum(s.queue()) {
 		o.Timeout = s.times().Consumer()
 	}
+	if s.OrderBy != nil {
+		o.Timeout = s.times().Ordered()
+	}
 	return o
 }
 
@@ -465,6 +507,7 @@ func (s Subscriber) settings(forms []consume.Form) consume.Settings {
 		classify = func(view any, err error) error { return s.Classify(view.(*Delivery), err) }
 	}
 	return consume.Settings{
+		Order: s.order(),
 		Queue: s.Queue, Concurrency: s.Concurrency, Prefetch: s.Prefetch,
 		Timeout: s.Timeout, StuckAfter: s.StuckAfter, StopGrace: s.StopGrace,
 		Batch: s.Batch.settings(), CrashLimit: s.CrashLimit, ProbeMin: s.ProbeMin, ProbeMax: s.ProbeMax,

@@ -47,9 +47,10 @@ func (c *Client) Subscribe(ctx context.Context, config Subscriber) (*Subscriptio
 		return nil, fmt.Errorf("rehop: subscribe to %q: %w", config.Queue, ErrClosed)
 	}
 	c.subscriptions[s] = struct{}{}
-	c.background.Go(s.running.Supervise)
+	base := context.WithoutCancel(ctx)
+	c.background.Go(func() { s.running.Supervise(base) })
 	c.mu.Unlock()
-	s.running.Work(context.WithoutCancel(ctx))
+	s.running.Work(base)
 	return s, nil
 }
 

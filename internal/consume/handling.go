@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/ordering"
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
@@ -43,6 +44,15 @@ type Handling struct {
 	taken   time.Time         // when a worker took it, if it waits for the end of an outage
 
 	batch *batch // what is handled together; nil if this is a single delivery
+
+	// Of a subscription that handles messages in order. record and pending are what is written into the copy of the
+	// message, and what is reported when the delivery is acked; pending is nil if the handler has not run.
+	ordered *ordered
+	message *ordering.Message
+	ran     bool // a handler has run
+	rejects bool // the broker is to move it to the failed queue
+	record  envelope.Failure
+	pending *Result
 }
 
 type afterFunc struct{ call func() }
@@ -196,6 +206,7 @@ func (s *Subscription) again(h *Handling) *Handling {
 	next := s.settings.Handler.New()
 	next.base, next.from, next.raw, next.givenID, next.past = h.base, h.from, h.raw, h.givenID, h.past
 	next.mark, next.hookCtx, next.probes, next.taken = h.mark, h.hookCtx, h.probes, h.taken
+	next.ordered, next.message, next.ran = h.ordered, h.message, h.ran
 	s.show(next)
 	return next
 }

@@ -61,10 +61,8 @@ func (s *Subscription) refuseMigrating(ctx context.Context) error {
 	return err
 }
 
-// Supervise keeps a session open until the subscription ends.
-func (s *Subscription) Supervise() {
-	o := s.opened
-	s.opened = offer{}
+// Supervise keeps a session open until the subscription ends. The values of base reach the handlers' contexts.
+func (s *Subscription) Supervise(base context.Context) {
 	defer s.shared.Inside.Leave(s.shared.Inside.Enter(s))
 	defer s.end()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -73,6 +71,12 @@ func (s *Subscription) Supervise() {
 		<-s.stop
 		cancel()
 	}()
+	if s.settings.Order != nil {
+		s.superviseOrdered(ctx, base)
+		return
+	}
+	o := s.opened
+	s.opened = offer{}
 	backoff := s.shared.Backoff
 	begin := s.begin
 	for failures := 0; !s.stopping(); {

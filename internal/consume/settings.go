@@ -45,6 +45,7 @@ type Settings struct {
 	Rate        float64 // runs of the handler per second; 0: without limit
 	Burst       int     // runs at once after a pause
 	Schedule    Schedule
+	Order       *Order // nil: messages are handled in any order
 
 	Layout   layouts.Layout
 	Declared topology.Queue // the queue as declared

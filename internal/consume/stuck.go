@@ -3,6 +3,8 @@ package consume
 import (
 	"fmt"
 	"time"
+
+	"github.com/rehop/rehop/internal/ordering"
 )
 
 // Stuck is a handler that still runs although its time is up and its context canceled.
@@ -65,6 +67,10 @@ func (s *Subscription) abandonAll() (n int) {
 		s.mu.Unlock()
 		took := time.Since(h.began)
 		for _, held := range h.held() {
+			if h.ordered != nil { // it goes back when the session closes
+				h.ordered.done(h, ordering.Unfinished, time.Time{}, Result{Outcome: Returned, Took: took})
+				continue
+			}
 			s.requeue(held, false)
 			s.report(held, Result{Outcome: Returned, Took: took})
 		}

@@ -35,6 +35,7 @@ type Subscription struct {
 
 	mu       sync.Mutex
 	current  offer             // what workers take from
+	order    *ordered          // the same, if messages are handled in order
 	offered  chan struct{}     // closed when current changes
 	sessions []*rabbit.Session // that may not have ended
 	careful  bool              // deliver and handle one message at a time

@@ -61,6 +61,13 @@ func (t Timeout) Consumer() time.Duration {
 	return time.Duration(min(max(needed, float64(usualConsumerTimeout)), float64(maxConsumerTimeout)))
 }
 
+// Ordered is the consumer timeout to ask for if messages are handled in order: a session ends before, and its handlers
+// have to end first.
+func (t Timeout) Ordered() time.Duration {
+	needed := float64(OrderedSession) + float64(t.Handler)*(1+float64(t.Immediate)) + float64(t.StuckAfter) + float64(ConfirmGrace) + float64(consumerTimeoutMargin)
+	return time.Duration(min(max(needed, float64(usualConsumerTimeout)), float64(maxConsumerTimeout)))
+}
+
 // hold is how long after a worker has taken a message it may still begin another run of the handler
 // with it while the subscription pauses. That run must end before the broker's consumer timeout, which
 // would redeliver the message and count that. The timeout begins when the broker sends the message. How

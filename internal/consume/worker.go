@@ -65,6 +65,13 @@ func (w *worker) loop(inherited *Handling, err error) {
 // work concludes the message of the worker that it replaces, if any, takes from the session of that
 // message, and then from each session that is offered.
 func (w *worker) work(inherited *Handling, err error) {
+	if w.sub.settings.Order != nil {
+		if inherited != nil {
+			w.takeOverOrdered(inherited, err)
+		}
+		w.workOrdered()
+		return
+	}
 	var o offer
 	if inherited != nil {
 		if o = inherited.from; !w.takeOver(inherited, err) {

@@ -43,6 +43,19 @@ const (
 	RenewedBy = "rehop-renewed-by"    // the sweep that has republished it, so that it does not read it twice
 )
 
+// The headers of messages in queues that are handled in order by key: see package ordering.
+const (
+	OrderKind    = "rehop-order-kind"    // what it is, unless it is a message of a publisher
+	OrderKey     = "rehop-order-key"     // the key by which it is ordered
+	OrderSeq     = "rehop-order-seq"     // its place among the messages of the key that wait
+	OrderEpoch   = "rehop-order-epoch"   // the number of the owner that wrote it
+	OrderSession = "rehop-order-session" // the session that wrote it
+	OrderNumber  = "rehop-order-number"  // the number of a mark or a trial
+	OrderCrashes = "rehop-order-crashes" // how often an owner, or a message, has crashed
+	OrderPrint   = "rehop-order-print"   // a hash of the message that a trial is of
+	OrderHeld    = "rehop-order-held"    // the queue to which a replay goes, because the key waits for it there
+)
+
 // To is the destination of a delayed message: ToQueue, or ToExchange(name).
 const (
 	To      = "rehop-to"

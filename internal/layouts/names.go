@@ -70,6 +70,7 @@ func IsRecoveredQueue(queue string) bool { return strings.HasPrefix(queue, "reho
 const (
 	failedSuffix  = ".failed"
 	landingSuffix = ".landing"
+	heldSuffix    = ".held"
 )
 
 // FailedQueue is the name of the native failed queue of a queue: queue + ".failed". A name too long for
@@ -78,6 +79,9 @@ func FailedQueue(queue string) string { return suffixed(queue, failedSuffix) }
 
 // LandingQueue is the queue through which messages return to a queue that can reject them.
 func LandingQueue(queue string) string { return suffixed(queue, landingSuffix) }
+
+// HeldQueue is the queue in which messages wait that are handled in order by key.
+func HeldQueue(queue string) string { return suffixed(queue, heldSuffix) }
 
 func suffixed(queue, suffix string) string { return fitted(maxName, queue+suffix, queue, suffix) }
 

@@ -48,6 +48,8 @@ type QueueSpec struct {
 	// Args are further queue arguments, by RabbitMQ's names; they override the layout's own, and nil
 	// removes one.
 	Args map[string]any
+	// Ordered: its messages are handled in order by key.
+	Ordered bool
 	// Exchange, ExchangeType and Keys are what the queue is bound to. Without an exchange it is not bound.
 	Exchange     string
 	ExchangeType string // Default: the layout's usual one.
@@ -137,9 +139,27 @@ func (n Native) Subscription(q QueueSpec) topology.Plan {
 
 func (n Native) RetryTopology(q QueueSpec) topology.Plan {
 	failed := FailedQueue(q.Name)
-	return topology.Plan{
+	plan := topology.Plan{
 		Queues:   []topology.Queue{{Name: failed, Args: n.keepArgs()}},
 		Bindings: []topology.Binding{{Source: ReturnExchange, Destination: failed, Key: failed}},
+	}
+	if q.Ordered {
+		plan.Queues = append(plan.Queues, topology.Queue{Name: HeldQueue(q.Name), Args: orderedArgs(FailedQueue(q.Name))})
+	}
+	return plan
+}
+
+// orderedArgs are the arguments of a queue with an owner. The owner decides what has failed: the broker must not drop a
+// message that was delivered often, because it is returned each time that an owner ends.
+func orderedArgs(failed string) topology.Args {
+	return topology.Args{
+		"x-queue-type":              string(layout.Quorum),
+		"x-single-active-consumer":  true,
+		"x-delivery-limit":          int64(noDeliveryLimit),
+		"x-dead-letter-exchange":    ReturnExchange,
+		"x-dead-letter-routing-key": failed,
+		"x-dead-letter-strategy":    "at-least-once",
+		"x-overflow":                "reject-publish",
 	}
 }
 
@@ -196,6 +216,9 @@ func queueArgs(q QueueSpec) topology.Args {
 		args["x-delivery-limit"] = int64(deliveryLimit)
 		args["x-dead-letter-strategy"] = "at-least-once"
 		args["x-overflow"] = "reject-publish"
+	}
+	if q.Ordered {
+		args = orderedArgs(FailedQueue(q.Name))
 	}
 	args = override(args, q.Args)
 	if args["x-overflow"] != "reject-publish" {

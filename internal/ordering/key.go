@@ -141,7 +141,7 @@ func (o *Owner) diverts(k *key) bool {
 		return false
 	}
 	first := k.held[0]
-	if k.lane[0] == k.running || k.blocked() && k.lane[0].replays(first) {
+	if k.lane[0].stays || k.lane[0] == k.running || k.blocked() && k.lane[0].replays(first) {
 		return false
 	}
 	return k.blocked() || first.Due.After(o.now.Add(farAhead)) || o.crowded()

@@ -48,10 +48,11 @@ type Message struct {
 
 	Data any // of the caller
 
-	from Place
-	also []*Message // further deliveries of the same message, that are acked with it
-	done bool       // it was acked as far as the Owner is concerned
-	skip bool       // it is to fail at once
+	from  Place
+	also  []*Message // further deliveries of the same message, that are acked with it
+	done  bool       // it was acked as far as the Owner is concerned
+	skip  bool       // it is to fail at once
+	stays bool       // it is too large to be moved to the held queue
 }
 
 // same reports whether a redelivered message of the main queue is the original of a message in the
@@ -75,6 +76,10 @@ func (m *Message) newer(other *Message) bool {
 func (m *Message) replays(block *Message) bool {
 	return m.ID != "" && m.ID == block.ID && m.Replays > block.Replays
 }
+
+// Copied reports whether a message on its way to another queue is to have the content of the message that it is
+// published for.
+func (m *Message) Copied() bool { return m.Kind == Plain || m.Kind == Copy || m.Kind == Replay }
 
 // Do is what an Action does.
 type Do int

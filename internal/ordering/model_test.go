@@ -28,7 +28,7 @@ type session struct {
 	main, held *consumer
 	fromMain   []*Message
 	fromHeld   []*Message
-	acks       []*Message // nil: the channel closes
+	acks       [2][]*Message // to each queue, which have a channel each; nil: the channel closes
 	publishes  []Action
 	confirms   []*Move
 	running    []*Message
@@ -98,10 +98,10 @@ func (w *world) carryOut(s *session) {
 				a.Of.Data.(ticket).ack()
 			}
 		case Ack:
-			s.acks = append(s.acks, a.Of)
+			s.acks[a.Of.from] = append(s.acks[a.Of.from], a.Of)
 		case Close:
 			w.trace("%s closes: %s", s.owner.opt.Session, a.Reason)
-			s.acks = append(s.acks, nil)
+			s.acks[Main], s.acks[Held] = append(s.acks[Main], nil), append(s.acks[Held], nil)
 			w.takeovers++
 		}
 	}
@@ -199,24 +199,17 @@ func (w *world) step(s *session) bool {
 		}
 	})
 	may(len(s.running) > 0, func() { w.finish(s) })
-	may(len(s.acks) > 0, func() {
-		m := s.acks[0]
-		s.acks = s.acks[1:]
-		if m == nil {
-			w.endChannel(s)
-			s.dead = true
-			return
-		}
-		w.trace("%s has acked from %d: %s", o.opt.Session, m.from, show(m))
-		m.Data.(ticket).ack()
-	})
+	for place := range s.acks {
+		may(len(s.acks[place]) > 0, func() { w.ack(s, place) })
+	}
 	may(len(s.publishes) > 0, func() {
-		a := s.publishes[0]
+		i := w.Intn(min(3, len(s.publishes))) // several goroutines publish
+		a := s.publishes[i]
 		w.enqueue(a)
 		if a.Move != nil && w.Intn(20) == 0 {
 			return // the confirm was lost, and it is published again
 		}
-		s.publishes = s.publishes[1:]
+		s.publishes = slices.Delete(s.publishes, i, i+1)
 		if a.Move != nil {
 			s.confirms = append(s.confirms, a.Move)
 		}
@@ -232,6 +225,23 @@ func (w *world) step(s *session) bool {
 	can[w.Intn(len(can))]()
 	w.carryOut(s)
 	return true
+}
+
+// ack has an ack of a session arrive at the broker, or the end of a channel.
+func (w *world) ack(s *session, place int) {
+	m := s.acks[place][0]
+	s.acks[place] = s.acks[place][1:]
+	if m != nil {
+		w.trace("%s has acked from %d: %s", s.owner.opt.Session, m.from, show(m))
+		m.Data.(ticket).ack()
+		return
+	}
+	if Place(place) == Main {
+		w.main.remove(s.main)
+	} else {
+		w.held.remove(s.held)
+	}
+	s.dead = s.main.gone && (s.held == nil || s.held.gone)
 }
 
 // tamperMain and tamperHeld make a session behave as if its code had a bug.

@@ -61,6 +61,29 @@ func (o *Owner) Published(mv *Move, now time.Time) {
 	o.farewell()
 }
 
+// Refused is told that a message can never be published in this form, because it is too large. One that has
+// failed goes to the failed queue instead, and one that follows another stays where it is.
+func (o *Owner) Refused(mv *Move, now time.Time) {
+	o.now = now
+	o.moves--
+	k := mv.key
+	if o.phase == closed || k == nil {
+		return
+	}
+	o.coming--
+	switch mv {
+	case k.moving:
+		k.moving = &Move{key: k, of: mv.of, lifts: mv.lifts, to: Failed, copy: mv.copy}
+		o.publish(k.moving)
+	case k.follows:
+		k.follows = nil
+		mv.of.stays = true
+		k.lane = slices.Insert(k.lane, 0, mv.of)
+		o.advance(k)
+	}
+	o.farewell()
+}
+
 // block writes into the held queue that the key of a message that has failed for good waits for an
 // operator. Only then is the original acked: a Block without its message in the failed queue would never
 // be lifted.

@@ -17,6 +17,7 @@ type Options struct {
 	Halt       bool                  // a message that has failed for good blocks its key
 	CrashLimit int                   // how often a message may crash its consumers before it goes to the failed queue
 	Lasting    time.Duration         // after which the session ends, before the broker ends it. 0: never
+	Deliveries int                   // of the held queue, after which the session ends. 0: without limit
 	Probe      time.Duration         // how often to show signs of life
 	Print      func(*Message) string // a hash of a message's content
 	Lease      time.Duration         // how long a queue may send nothing although it should, before the session ends
@@ -83,6 +84,7 @@ type Owner struct {
 	heardMain time.Time
 	heardHeld time.Time
 	stopped   time.Time
+	received  int // deliveries of the held queue
 }
 
 // penned is a message of the main queue that may be used when a mark has come back.
@@ -101,15 +103,43 @@ func New(opt Options, now time.Time) *Owner {
 	return o
 }
 
-// Actions are what is to be done since the last call.
+// Actions are what is to be done since the last call. They are valid until the next call of any method.
 func (o *Owner) Actions() []Action {
 	out := o.out
-	o.out = nil
+	o.out = o.out[:0]
 	return out
 }
 
 // Owns reports whether the session may handle messages.
 func (o *Owner) Owns() bool { return o.phase == owning }
+
+// Runnable is how many messages Take may return.
+func (o *Owner) Runnable() int {
+	if o.phase != owning {
+		return 0
+	}
+	return len(o.runnable)
+}
+
+// State is what can be seen of an Owner.
+type State struct {
+	Owns    bool // it may handle messages
+	Held    int  // messages in the held queue
+	Blocked int  // keys that wait for an operator
+	Stalled bool // all messages that were delivered ahead wait, and the held queue is full: no other key goes on
+}
+
+// State returns what can be seen of the Owner.
+func (o *Owner) State() State {
+	s := State{Owns: o.phase == owning || o.phase == closing, Held: o.held}
+	for _, k := range o.keys {
+		if k.blocked() {
+			s.Blocked++
+		}
+	}
+	s.Stalled = o.phase == owning && o.full() && o.unacked >= o.opt.Window && o.running == 0 && len(o.runnable) == 0 && o.moves == 0
+	return s
+}
 
 // Closed reports whether the session has ended.
 func (o *Owner) Closed() bool { return o.phase == closed }

@@ -18,6 +18,7 @@ func (o *Owner) FromHeld(m *Message, now time.Time) {
 	}
 	m.from = Held
 	o.heardHeld = now
+	o.received++
 	if o.phase == entering {
 		o.phase = reading
 		o.mark(0)

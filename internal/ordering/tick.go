@@ -68,7 +68,8 @@ func (o *Owner) tickOwner() {
 	o.releaseNewest()
 	o.endTrials()
 	o.expire()
-	if o.phase == owning && o.opt.Lasting > 0 && o.since(o.began) >= o.opt.Lasting {
+	long := o.opt.Lasting > 0 && o.since(o.began) >= o.opt.Lasting
+	if many := o.opt.Deliveries > 0 && o.received >= o.opt.Deliveries; o.phase == owning && (long || many) {
 		o.Stop(o.now)
 	}
 }
@@ -117,10 +118,10 @@ func (o *Owner) Stop(now time.Time) {
 	}
 }
 
-// Abandon ends the session at once.
-func (o *Owner) Abandon(now time.Time) {
+// Abandon ends the session at once, for a reason that the Owner does not know.
+func (o *Owner) Abandon(reason string, now time.Time) {
 	o.now = now
-	o.end("", false)
+	o.end(reason, false)
 }
 
 // farewell ends a session that is closing, when all that it has begun is over.

@@ -1,0 +1,273 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rehop/rehop/internal/ordering"
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+// Order are the settings of a subscription that handles messages in order by key.
+type Order struct {
+	Key     func(view any) string // the key of a message; "": it is ordered with no other
+	Held    string                // the queue for what waits
+	MaxHeld int                   // messages that may wait in it
+	Halt    bool                  // a message that has failed for good blocks its key
+}
+
+const (
+	// heldPrefetch is the prefetch of the held queue: an owner reads all of it.
+	heldPrefetch = 65535
+	// OrderedSession is how long a session of an ordered subscription lasts, so that no message is unacked for
+	// longer than the broker allows.
+	OrderedSession = 10 * time.Minute
+
+	heldDeliveries = 20_000 // of the held queue in a session, whose acks have to be remembered
+	probeEvery     = 5 * time.Second
+	leaseTime      = 20 * time.Second
+)
+
+// ordered is a session of a subscription that handles messages in order: it tells an Owner what happens, and
+// carries out what the Owner decides.
+type ordered struct {
+	sub   *Subscription
+	base  context.Context
+	from  offer           // of the main queue
+	ctx   context.Context // ends with the session
+	end   context.CancelFunc
+	ready chan struct{} // signals to idle workers that there may be a message to take
+	over  chan struct{} // closed when the Owner has closed
+	tasks sync.WaitGroup
+
+	mu     sync.Mutex
+	owner  *ordering.Owner
+	held   *rabbit.Session
+	reason string
+	clean  bool
+	timer  *time.Timer
+	ticks  time.Time // when the timer fires
+	idle   int       // workers that wait, without those that have a signal
+	tries  int       // probes in a pause
+	paused bool
+	probes *ordering.Message // the message that finds out whether a pause is over
+}
+
+// superviseOrdered keeps a session open until the subscription ends.
+func (s *Subscription) superviseOrdered(ctx context.Context, base context.Context) {
+	o := s.opened
+	s.opened = offer{}
+	for failures := 0; !s.stopping(); {
+		if o.session == nil {
+			var err error
+			if o, err = s.begin(ctx); err != nil {
+				failures++
+				s.reportDown(err)
+				wait := s.shared.Backoff.Delay(failures)
+				if rabbit.Permanent(err) {
+					wait = max(wait, refusedPause)
+				}
+				_ = rabbit.Pause(ctx, wait)
+				continue
+			}
+		}
+		failures = 0
+		s.receiving.Store(true)
+		s.settings.Events.Consumer(true, nil)
+		r := s.newOrdered(base, o)
+		r.serve()
+		o = offer{}
+		if !r.clean && !s.stopping() {
+			s.reportDown(errors.New(r.reason))
+			_ = rabbit.Pause(ctx, s.shared.Backoff.Delay(1))
+		}
+	}
+	if o.session != nil {
+		o.session.Close()
+	}
+	s.receiving.Store(false)
+}
+
+func (s *Subscription) newOrdered(base context.Context, o offer) *ordered {
+	ctx, end := context.WithCancel(context.Background())
+	r := &ordered{sub: s, base: base, from: o, ctx: ctx, end: end, ready: make(chan struct{}, 2*s.settings.Concurrency), over: make(chan struct{})}
+	r.owner = ordering.New(ordering.Options{
+		Session: rabbit.NewID(), Window: s.settings.Prefetch, MaxHeld: s.settings.Order.MaxHeld, Halt: s.settings.Order.Halt,
+		CrashLimit: s.settings.CrashLimit, Lasting: OrderedSession, Deliveries: heldDeliveries, Probe: probeEvery, Lease: leaseTime,
+		Print: func(m *ordering.Message) string { return printOf(&m.Data.(*Handling).raw) },
+	}, time.Now())
+	return r
+}
+
+// serve lets workers handle messages until the session has ended.
+func (r *ordered) serve() {
+	s := r.sub
+	r.mu.Lock()
+	r.timer = time.AfterFunc(time.Hour, r.tick)
+	r.mu.Unlock()
+	r.event(func(*ordering.Owner, time.Time) {})
+	r.tasks.Go(func() { r.read(r.from.session, (*ordering.Owner).FromMain) })
+	s.mu.Lock()
+	s.order = r
+	close(s.offered)
+	s.offered = make(chan struct{})
+	s.mu.Unlock()
+
+	stop, gone := s.stop, s.gone
+	var limit <-chan time.Time
+	for ended := false; !ended; {
+		select {
+		case <-r.over:
+			ended = true
+		case <-stop:
+			stop = nil
+			r.event((*ordering.Owner).Stop)
+		case <-gone: // no handler runs, and the broker has to confirm what they have left
+			gone = nil
+			timer := time.NewTimer(ConfirmGrace)
+			defer timer.Stop()
+			limit = timer.C
+		case <-limit:
+			s.noteUnmoved(true)
+			r.abandon("the broker has not confirmed what was to be moved")
+		case <-s.kill:
+			r.abandon("the subscription was stopped")
+		}
+	}
+	r.mu.Lock()
+	r.timer.Stop()
+	held := r.held
+	r.mu.Unlock()
+	s.receiving.Store(false)
+	defer s.expectAnswer()()
+	r.from.session.Close()
+	if held != nil {
+		held.Close()
+	}
+	r.end()
+	r.tasks.Wait()
+	r.resume()
+}
+
+// event tells the Owner something, and carries out what it decides.
+func (r *ordered) event(tell func(o *ordering.Owner, now time.Time)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	tell(r.owner, time.Now())
+	r.carryOut()
+}
+
+// carryOut does what the Owner wants. Nothing of it waits: publishes and closes are left to other goroutines. The
+// caller holds the lock.
+func (r *ordered) carryOut() {
+	for _, a := range r.owner.Actions() {
+		switch a.Do {
+		case ordering.ConsumeHeld:
+			r.tasks.Go(r.consumeHeld)
+		case ordering.Publish:
+			r.publish(a)
+		case ordering.Ack:
+			r.ack(a.Of.Data.(*Handling))
+		case ordering.Close:
+			r.reason, r.clean = a.Reason, a.Clean
+			close(r.over)
+		}
+	}
+	for n := r.owner.Runnable(); n > 0 && r.idle > 0; n-- {
+		r.idle--
+		r.ready <- struct{}{} // never waits: there is room for every worker, also for those that replace others
+	}
+	if next := r.owner.Next(); !r.owner.Closed() && (r.ticks.IsZero() || next.Before(r.ticks)) {
+		r.ticks = next
+		r.timer.Reset(time.Until(next))
+	}
+}
+
+// tick tells the Owner the time.
+func (r *ordered) tick() {
+	r.event(func(o *ordering.Owner, now time.Time) {
+		r.ticks = time.Time{}
+		o.Tick(now)
+	})
+}
+
+// read tells the Owner what a queue delivers.
+func (r *ordered) read(session *rabbit.Session, tell func(*ordering.Owner, *ordering.Message, time.Time)) {
+	for d, ok := session.Next(); ok; d, ok = session.Next() {
+		m := r.message(d, session != r.from.session)
+		r.event(func(o *ordering.Owner, now time.Time) { tell(o, m, now) })
+	}
+	r.abandon("the broker ended the consumer, or the connection was lost")
+}
+
+// abandon ends the session at once.
+func (r *ordered) abandon(reason string) {
+	r.event(func(o *ordering.Owner, now time.Time) { o.Abandon(reason, now) })
+}
+
+// consumeHeld begins to read the held queue.
+func (r *ordered) consumeHeld() {
+	options := r.sub.settings.Options
+	options.Queue, options.Tag, options.Args, options.Plan = r.sub.settings.Order.Held, "", nil, r.sub.form.Load().RetryPlan
+	session, err := r.sub.shared.Consume.OpenSession(r.ctx, options, heldPrefetch)
+	if err != nil {
+		r.abandon(err.Error())
+		return
+	}
+	r.mu.Lock()
+	closed := r.owner.Closed()
+	r.held = session
+	r.mu.Unlock()
+	if closed {
+		session.Close()
+		return
+	}
+	r.read(session, (*ordering.Owner).FromHeld)
+}
+
+// ack acks a delivery, or has the broker move it to the failed queue if rehop cannot.
+func (r *ordered) ack(h *Handling) {
+	by := (*rabbit.Delivery).Ack
+	if h.rejects {
+		by = (*rabbit.Delivery).Reject
+	}
+	if h.pending == nil {
+		by(&h.raw)
+		return
+	}
+	result := *h.pending
+	r.sub.settle(h, result, by)
+}
+
+// take waits for a message to handle. False: this session has no more.
+func (r *ordered) take() (*ordering.Message, bool) {
+	for {
+		r.mu.Lock()
+		m, ok := r.owner.Take(time.Now())
+		crashed := ok && r.owner.Crashed(m)
+		closed := r.owner.Closed()
+		r.carryOut()
+		if !ok {
+			r.idle++
+		}
+		r.mu.Unlock()
+		switch {
+		case crashed || ok && m.Skipped():
+			r.giveUp(m, crashed)
+			continue
+		case ok:
+			return m, true
+		case closed || r.sub.stopping():
+			return nil, false
+		}
+		select {
+		case <-r.ready:
+		case <-r.over:
+			return nil, false
+		case <-r.sub.stop:
+			return nil, false
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package consume
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/ordering"
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+// errSkipped is why a message that an operator has skipped is in the failed queue.
+var errSkipped = errors.New("skipped by an operator while it waited for its next attempt")
+
+// work handles messages in order until the subscription stops, or another worker replaces this one.
+func (w *worker) workOrdered() {
+	var last *ordered
+	for {
+		r, ok := w.sub.nextOrdered(last)
+		if !ok {
+			return
+		}
+		for m, ok := r.take(); ok; m, ok = r.take() {
+			if !w.attemptOrdered(r.turn(m)) {
+				return
+			}
+		}
+		last = r
+	}
+}
+
+// takeOverOrdered concludes the message of another worker, whose handler did not return: it has failed.
+func (w *worker) takeOverOrdered(h *Handling, err error) {
+	state := h.state(0)
+	state.TakenOver = true
+	w.sub.concludeOrdered(w.sub.takenOver(h), err, Decide(state, AnswerOf(err), w.sub.settings.Schedule))
+}
+
+// nextOrdered waits for a session other than last. False: there will be none.
+func (s *Subscription) nextOrdered(last *ordered) (*ordered, bool) {
+	for {
+		s.mu.Lock()
+		r, offered := s.order, s.offered
+		s.mu.Unlock()
+		if r != nil && r != last {
+			return r, true
+		}
+		select {
+		case <-offered:
+		case <-s.stop:
+			return nil, false
+		}
+	}
+}
+
+// turn is the handling of a message that was taken.
+func (r *ordered) turn(m *ordering.Message) *Handling {
+	h := m.Data.(*Handling)
+	if h.ran { // it has waited where it is
+		h = r.sub.again(h)
+		past := h.history()
+		past.Attempt = m.Attempt
+		h.past = &past
+		r.sub.show(h)
+		r.mu.Lock()
+		m.Data = h
+		r.mu.Unlock()
+	}
+	h.ordered, h.message = r, m
+	return h
+}
+
+// attemptOrdered runs the handler until its answer ends the handling of the delivery. False: another worker has
+// replaced this one.
+func (w *worker) attemptOrdered(h *Handling) bool {
+	s := w.sub
+	for rerun := 0; ; rerun++ {
+		if s.bucket != nil {
+			if how := s.takeToken(h); how != taken {
+				h.ordered.done(h, ordering.Unfinished, time.Time{}, Result{Outcome: Returned})
+				return true
+			}
+		}
+		mine, err := w.run(h)
+		if !mine {
+			return false
+		}
+		h.ran = true
+		decision := Decide(h.state(rerun), AnswerOf(err), s.settings.Schedule)
+		if decision.Do != Rerun {
+			s.concludeOrdered(h, err, decision)
+			return true
+		}
+		h = s.again(h)
+	}
+}
+
+// concludeOrdered carries out a decision that ends the handling of a delivery.
+func (s *Subscription) concludeOrdered(h *Handling, err error, d Decision) {
+	r, result := h.ordered, Result{Err: err, Took: time.Since(h.began)}
+	h.ran = true
+	if d.Do != AwaitOutage && d.Do != GiveBack {
+		r.resumeBy(h)
+	}
+	due := time.Now().Add(d.Delay)
+	switch d.Do {
+	case Ack:
+		result.Outcome = Done
+		r.done(h, ordering.Finished, due, result)
+	case AckDiscard:
+		result.Outcome = Discarded
+		r.done(h, ordering.Finished, due, result)
+	case AwaitOutage:
+		r.pause(h, err)
+	case MoveAside:
+		result.Outcome, result.Delay = Postponed, d.Delay
+		h.record = h.history()
+		h.record.Queue, h.record.Due = s.settings.Queue, due
+		r.done(h, ordering.Postpone, due, result)
+	case MoveToWait:
+		result.Outcome, result.Kind, result.Delay = Retried, d.Kind, d.Delay
+		h.record = s.failure(h, err, d.Kind)
+		h.record.Due = due
+		r.done(h, ordering.Retry, due, result)
+	case MoveToFail:
+		r.fail(h, err, d.Kind, result)
+	default:
+		result.Outcome = Returned
+		r.done(h, ordering.Unfinished, time.Time{}, result)
+	}
+}
+
+// fail moves a message to the failed queue.
+func (r *ordered) fail(h *Handling, err error, kind string, result Result) {
+	result.Outcome, result.Kind = Failed, kind
+	h.record = r.sub.failure(h, err, kind)
+	h.record.InFailedQueue = true
+	r.done(h, ordering.FailForGood, time.Time{}, result)
+}
+
+// giveUp fails a message for which no handler runs.
+func (r *ordered) giveUp(m *ordering.Message, crashed bool) {
+	if m.Kind == ordering.Block { // its message is in the failed queue
+		r.event(func(o *ordering.Owner, now time.Time) { o.Done(m, ordering.FailForGood, time.Time{}, now) })
+		return
+	}
+	h := r.turn(m)
+	err, kind := errSkipped, envelope.KindPermanent
+	if crashed {
+		err, kind = fmt.Errorf("the process died or lost its connection %d times while it handled the message", r.sub.settings.CrashLimit), envelope.KindCrash
+	}
+	r.fail(h, err, kind, Result{Err: err})
+}
+
+// done tells the Owner what has become of a message. What has become of the delivery is reported when it is acked;
+// if it is not, at once.
+func (r *ordered) done(h *Handling, v ordering.Verdict, due time.Time, result Result) {
+	m := h.message
+	if h.raw.MessageId == "" {
+		h.raw.MessageId = h.givenID // its copies have it, too
+	}
+	moved := v == ordering.Retry || v == ordering.Postpone || v == ordering.FailForGood
+	if moved {
+		r.sub.reportMove(h, result)
+	}
+	lost := false
+	r.event(func(o *ordering.Owner, now time.Time) {
+		if lost = o.Closed(); lost {
+			return
+		}
+		m.Data, m.ID = h, h.raw.MessageId
+		if v != ordering.Unfinished && v != ordering.Unavailable {
+			h.pending = &result
+		}
+		o.Done(m, v, due, now)
+	})
+	switch {
+	case lost:
+		r.sub.report(h, Result{Outcome: Lost, Err: result.Err, Took: result.Took})
+	case v == ordering.Unfinished:
+		r.sub.report(h, result)
+	}
+}
+
+// pause lets no message run but this one, which finds out whether what the handler needs is up again.
+func (r *ordered) pause(h *Handling, err error) {
+	s := r.sub
+	r.mu.Lock()
+	began := !r.paused
+	r.paused = true
+	r.tries++
+	wait := rabbit.Backoff{Min: s.settings.ProbeMin, Max: s.settings.ProbeMax}.Delay(r.tries)
+	if began {
+		r.probes = h.message
+	}
+	r.mu.Unlock()
+	if began {
+		s.reportPause(true, err)
+	}
+	r.done(h, ordering.Unavailable, time.Now().Add(wait), Result{})
+}
+
+// resumeBy ends a pause if this is the message that was to find out.
+func (r *ordered) resumeBy(h *Handling) {
+	r.mu.Lock()
+	probes := r.probes == h.message
+	r.mu.Unlock()
+	if probes {
+		r.resume()
+	}
+}
+
+// resume ends a pause, if there is one.
+func (r *ordered) resume() {
+	r.mu.Lock()
+	paused := r.paused
+	r.paused, r.tries, r.probes = false, 0, nil
+	r.mu.Unlock()
+	if paused {
+		r.sub.reportPause(false, nil)
+	}
+}

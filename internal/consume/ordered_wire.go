@@ -1,0 +1,172 @@
+package consume
+
+import (
+	"encoding/hex"
+	"errors"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/internal/ordering"
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+// kinds are the kinds of messages in ordered queues, as they are written into a header.
+var kinds = []string{ordering.Copy: "copy", ordering.Block: "block", ordering.Replay: "replay", ordering.Probe: "probe", ordering.Hello: "hello",
+	ordering.Mark: "mark", ordering.Bye: "bye", ordering.Calm: "calm", ordering.Trial: "trial", ordering.Skip: "skip"}
+
+// message reads what an Owner must know of a delivery.
+func (r *ordered) message(d rabbit.Delivery, held bool) *ordering.Message {
+	kind := ordering.Plain
+	if name := envelope.Text(d.Headers[envelope.OrderKind]); name != "" {
+		kind = ordering.Kind(max(0, slices.Index(kinds, name)))
+	}
+	if !held && kind != ordering.Probe || held && kind == ordering.Plain {
+		// Another kind in the main queue was brought there by an operator's tool, and a message without a kind in the
+		// held queue by somebody.
+		kind = ordering.Plain
+	}
+	m := &ordering.Message{Kind: kind, Redelivered: d.Redelivered, Print: envelope.Text(d.Headers[envelope.OrderPrint]),
+		Session: envelope.Text(d.Headers[envelope.OrderSession]), Number: uint64(envelope.Count(d.Headers[envelope.OrderNumber])),
+		Epoch: uint64(envelope.Count(d.Headers[envelope.OrderEpoch])), Crashes: envelope.Count(d.Headers[envelope.OrderCrashes])}
+	if kind != ordering.Plain && !m.Copied() {
+		m.ID, m.Key, m.Seq = d.MessageId, envelope.Text(d.Headers[envelope.OrderKey]), uint64(envelope.Count(d.Headers[envelope.OrderSeq]))
+		m.Replays = envelope.Count(d.Headers[envelope.Replays])
+		m.Data = &Handling{raw: d, message: m}
+		return m
+	}
+	h := r.sub.receive(r.base, r.from, d)
+	h.message = m
+	m.Data, m.ID, m.Attempt, m.Due, m.Replays = h, d.MessageId, h.past.Attempt, h.past.Due, h.past.Replays
+	switch {
+	case kind == ordering.Plain && held:
+		m.Kind, m.Session = ordering.Replay, ""
+		m.Key = r.sub.settings.Order.Key(h.View)
+	case kind == ordering.Plain:
+		m.Key = r.sub.settings.Order.Key(h.View)
+		m.Session = ""
+	default:
+		m.Key, m.Seq = envelope.Text(d.Headers[envelope.OrderKey]), uint64(envelope.Count(d.Headers[envelope.OrderSeq]))
+	}
+	if held || d.Redelivered {
+		m.Print = printOf(&h.raw)
+	}
+	return m
+}
+
+// printOf is a hash of what a publisher has sent, which is the same for the copies of a message.
+func printOf(d *rabbit.Delivery) string {
+	hash := fnv.New128a()
+	for _, s := range []string{d.ContentType, d.ContentEncoding, d.CorrelationId, d.Type, d.AppId, d.Timestamp.UTC().String()} {
+		hash.Write([]byte(s))
+		hash.Write([]byte{0})
+	}
+	hash.Write(d.Body)
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// headers are what an Owner writes about a message.
+func headers(m *ordering.Message, held string) map[string]any {
+	h := map[string]any{envelope.OrderKey: m.Key, envelope.OrderSeq: int64(m.Seq), envelope.OrderEpoch: int64(m.Epoch), envelope.OrderSession: m.Session}
+	if m.Kind != ordering.Plain {
+		h[envelope.OrderKind] = kinds[m.Kind]
+	}
+	if m.Number > 0 {
+		h[envelope.OrderNumber] = int64(m.Number)
+	}
+	if m.Crashes > 0 {
+		h[envelope.OrderCrashes] = int64(m.Crashes)
+	}
+	if m.Print != "" {
+		h[envelope.OrderPrint] = m.Print
+	}
+	if held != "" {
+		h[envelope.OrderHeld] = held
+	}
+	return h
+}
+
+// publish starts to publish a message. The caller holds the lock.
+func (r *ordered) publish(a ordering.Action) {
+	if a.To != ordering.Failed && !a.Write.Copied() || a.Of == nil {
+		r.tasks.Go(func() { r.publishNote(a) })
+		return
+	}
+	h := a.Of.Data.(*Handling)
+	failure := h.record
+	if h.pending == nil { // it follows another one, and has not run
+		failure = h.history()
+		failure.Queue, failure.Attempt, failure.Due = r.sub.settings.Queue, a.Write.Attempt, a.Write.Due
+	}
+	r.tasks.Go(func() { r.publishCopy(a, h, failure) })
+}
+
+// publishCopy publishes a copy of a message, until that is confirmed or the session has ended.
+func (r *ordered) publishCopy(a ordering.Action, h *Handling, failure envelope.Failure) {
+	s := r.sub
+	var to destination
+	if a.To == ordering.Failed {
+		to = s.toFailed(h, failure)
+		to.Headers = maps.Clone(to.Headers)
+		if s.settings.Order.Halt {
+			if to.Headers == nil {
+				to.Headers = make(map[string]any)
+			}
+			failed := a.Write
+			failed.Kind, failed.Session, failed.Epoch, failed.Print = ordering.Plain, "", 0, ""
+			maps.Copy(to.Headers, headers(&failed, s.settings.Order.Held))
+		}
+	} else {
+		to = destination{Address: layouts.Address{Headers: headers(&a.Write, "")}, key: s.settings.Order.Held, reserve: countSize}
+	}
+	err := s.moveUntil(r.ctx, h, failure, directly(to))
+	switch {
+	case err == nil:
+	case impossible(err) && a.To == ordering.Failed:
+		s.shared.Logger.Warn("rehop: message is too large for its history and is dead-lettered without it", "queue", s.settings.Queue, "message", h.raw.MessageId, "err", err)
+		h.rejects = true
+	case impossible(err):
+		s.shared.Logger.Warn("rehop: message is too large to wait, with its history", "queue", s.settings.Queue, "message", h.raw.MessageId, "err", err)
+		if h.pending != nil && h.pending.Outcome != Failed {
+			failed := *h.pending
+			failed.Outcome, failed.Delay = Failed, 0
+			h.record.Due, h.record.InFailedQueue = time.Time{}, true
+			h.pending = &failed
+		}
+		r.event(func(o *ordering.Owner, now time.Time) { o.Refused(a.Move, now) })
+		return
+	default:
+		return // the session has ended
+	}
+	r.event(func(o *ordering.Owner, now time.Time) { o.Published(a.Move, now) })
+}
+
+// publishNote publishes a message without a body. If it has to arrive, it is tried again.
+func (r *ordered) publishNote(a ordering.Action) {
+	s, queue := r.sub, r.sub.settings.Queue
+	if a.To == ordering.Held {
+		queue = s.settings.Order.Held
+	}
+	h := headers(&a.Write, "")
+	if a.Write.Replays > 0 {
+		h[envelope.Replays] = int32(a.Write.Replays)
+	}
+	id := a.Write.ID
+	if id == "" {
+		id = rabbit.NewID()
+	}
+	for tries := 1; ; tries++ {
+		p := &rabbit.Publishing{MessageId: id, DeliveryMode: rabbit.Persistent, Headers: rabbit.ToTable(h)}
+		err := s.shared.Mover.Publish(r.ctx, "", queue, p, true)
+		switch {
+		case err == nil && a.Move != nil:
+			r.event(func(o *ordering.Owner, now time.Time) { o.Published(a.Move, now) })
+			return
+		case err == nil, a.Move == nil, errors.Is(err, rabbit.ErrClosed), rabbit.Pause(r.ctx, moveBackoff.Delay(tries)) != nil:
+			return
+		}
+	}
+}
