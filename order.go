@@ -55,11 +55,11 @@ func (s Subscriber) orderFaults() (faults []error) {
 			fault("OrderBy cannot be combined with QueueArgs %s: rehop sets it, or it would change the order", name)
 		}
 	}
-	if s.MaxHeld < 1 || s.MaxHeld > maxHeld {
-		fault("MaxHeld %d must be from 1 to %d", s.MaxHeld, maxHeld)
-	}
 	if s.AfterFail != Skip && s.AfterFail != Halt {
 		fault("AfterFail %d must be Skip or Halt", s.AfterFail)
+	}
+	if s.MaxHeld < 1 || s.MaxHeld > maxHeld {
+		fault("MaxHeld %d must be from 1 to %d", s.MaxHeld, maxHeld)
 	}
 	return faults
 }

@@ -190,16 +190,14 @@ type Subscriber struct {
 	ConsumerPriority int
 }
 
-// AfterFail is what happens to messages with the same key when a message has failed for good. See
-// [Subscriber.OrderBy].
+// AfterFail is what happens to the messages of a key when one of them has failed for good. See [Subscriber.OrderBy].
 type AfterFail int
 
-// What can happen when a message has failed for good.
 const (
 	// Skip handles the messages that follow.
 	Skip AfterFail = iota
-	// Halt has them wait until an operator has replayed the message, which is then handled before them, or skipped
-	// it.
+	// Halt has them wait until the message is replayed from the failed queue: it is then handled before them. If it is
+	// not to be handled, admin.Admin.Skip lets them continue.
 	Halt
 )
 

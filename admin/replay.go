@@ -45,10 +45,11 @@ type Progress struct {
 // its queue is not known. Queue may be all that Failed accepts.
 //
 // The broker confirms each copy before the original is removed, so a replay that was killed loses no message and can be run again;
-// up to 256 messages may then have been replayed twice. A message whose queue no longer exists stays in the failed queue, and the
+// up to 256 messages may then have been replayed twice. If messages of the same key wait for a message
+// (rehop.Subscriber.AfterFail), it is handled before them. A message whose queue no longer exists stays in the failed queue, and the
 // error names it.
 func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, error) {
-	run, ways := rabbit.NewID(), waysBack{a, make(map[string]bool)}
+	run, ways, held := rabbit.NewID(), waysBack{a, make(map[string]bool)}, heldQueues{a, make(map[string]bool)}
 	return a.take(ctx, queue, run, o, func(from place, m Message) (rabbit.Item, error) {
 		m.Headers = replayedHeaders(m.Headers, o.DropHeaders)
 		f := envelope.Failure{
@@ -66,6 +67,11 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 			return rabbit.Item{Exchange: m.Exchange, Key: m.Key, Message: again}, nil
 		default:
 			f.Queue = queue
+		}
+		if waits, err := held.exists(ctx, m.failure.Order.Held); err != nil {
+			return rabbit.Item{}, fmt.Errorf("message %s: %w", m.ID, err)
+		} else if waits {
+			return replayInOrder(m, f), nil
 		}
 		item := rabbit.Item{Key: f.Queue, Message: m.publishing(f)}
 		// Celery sends the retries of a task to the exchange from which the task came, so that must not be one of rehop's exchanges. From the default

@@ -74,7 +74,7 @@ func (x *orderTrial) dial(role string) func(ctx context.Context, network, addres
 	}
 }
 
-// strike breaks something, and sees that work goes on.
+// strike breaks something, and sees that work continues.
 func (x *orderTrial) strike(what string, how func()) {
 	x.t.Helper()
 	x.faults++

@@ -43,6 +43,8 @@ var rules = []rule{
 	{"internal/rabbit", module + "/internal/envelope", nil, "the machinery does not know what it moves"},
 	{"internal/consume", "github.com/rabbitmq/", nil, "only internal/rabbit sees amqp091-go"},
 	{"internal/consume", module, []string{module + "/layout", module + "/topology", module + "/internal/"}, "the root makes of deliveries what users see"},
+	{"internal/ordering", module, nil, "the protocol is pure: a test drives it on a model of the broker"},
+	{"internal/ordering", "github.com/rabbitmq/", nil, "only internal/rabbit sees amqp091-go"},
 	{"internal/delays", "github.com/rabbitmq/", nil, "only internal/rabbit sees amqp091-go"},
 	{"internal/delays", module, []string{module + "/topology", module + "/internal/layouts", module + "/internal/topologies", module + "/internal/rabbit"}, "delays know addresses and declarations, and not what waits"},
 	{"admin", "github.com/rabbitmq/", nil, "only internal/rabbit sees amqp091-go"},

@@ -30,7 +30,7 @@ const (
 	leaseTime      = 20 * time.Second
 )
 
-// ordered is a session of a subscription that handles messages in order: it tells an Owner what happens, and
+// ordered is a session of a subscription that handles messages in order: it reports to an Owner what happens, and
 // carries out what the Owner decides.
 type ordered struct {
 	sub   *Subscription
@@ -151,7 +151,7 @@ func (r *ordered) serve() {
 	r.resume()
 }
 
-// event tells the Owner something, and carries out what it decides.
+// event reports something to the Owner, and carries out what it decides.
 func (r *ordered) event(tell func(o *ordering.Owner, now time.Time)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +185,7 @@ func (r *ordered) carryOut() {
 	}
 }
 
-// tick tells the Owner the time.
+// tick reports the time to the Owner.
 func (r *ordered) tick() {
 	r.event(func(o *ordering.Owner, now time.Time) {
 		r.ticks = time.Time{}
@@ -193,7 +193,7 @@ func (r *ordered) tick() {
 	})
 }
 
-// read tells the Owner what a queue delivers.
+// read reports to the Owner what a queue delivers.
 func (r *ordered) read(session *rabbit.Session, tell func(*ordering.Owner, *ordering.Message, time.Time)) {
 	for d, ok := session.Next(); ok; d, ok = session.Next() {
 		m := r.message(d, session != r.from.session)

@@ -153,7 +153,7 @@ func (r *ordered) giveUp(m *ordering.Message, crashed bool) {
 	r.fail(h, err, kind, Result{Err: err})
 }
 
-// done tells the Owner what has become of a message. What has become of the delivery is reported when it is acked;
+// done reports to the Owner what has become of a message. What has become of the delivery is reported when it is acked;
 // if it is not, at once.
 func (r *ordered) done(h *Handling, v ordering.Verdict, due time.Time, result Result) {
 	m := h.message

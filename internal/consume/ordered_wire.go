@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"hash/fnv"
-	"maps"
 	"slices"
 	"time"
 
@@ -15,8 +14,8 @@ import (
 )
 
 // kinds are the kinds of messages in ordered queues, as they are written into a header.
-var kinds = []string{ordering.Copy: "copy", ordering.Block: "block", ordering.Replay: "replay", ordering.Probe: "probe", ordering.Hello: "hello",
-	ordering.Mark: "mark", ordering.Bye: "bye", ordering.Calm: "calm", ordering.Trial: "trial", ordering.Skip: "skip"}
+var kinds = []string{ordering.Copy: "copy", ordering.Block: "block", ordering.Replay: envelope.OrderReplay, ordering.Probe: "probe", ordering.Hello: "hello",
+	ordering.Mark: "mark", ordering.Bye: "bye", ordering.Calm: "calm", ordering.Trial: "trial", ordering.Skip: envelope.OrderSkip}
 
 // message reads what an Owner must know of a delivery.
 func (r *ordered) message(d rabbit.Delivery, held bool) *ordering.Message {
@@ -34,11 +33,16 @@ func (r *ordered) message(d rabbit.Delivery, held bool) *ordering.Message {
 		Epoch: uint64(envelope.Count(d.Headers[envelope.OrderEpoch])), Crashes: envelope.Count(d.Headers[envelope.OrderCrashes])}
 	if kind != ordering.Plain && !m.Copied() {
 		m.ID, m.Key, m.Seq = d.MessageId, envelope.Text(d.Headers[envelope.OrderKey]), uint64(envelope.Count(d.Headers[envelope.OrderSeq]))
-		m.Replays = envelope.Count(d.Headers[envelope.Replays])
+		m.Replays, m.Attempt = envelope.Count(d.Headers[envelope.Replays]), envelope.Count(d.Headers[envelope.Attempt])
 		m.Data = &Handling{raw: d, message: m}
 		return m
 	}
 	h := r.sub.receive(r.base, r.from, d)
+	if h.past.Order.Held != "" { // it was replayed
+		past := *h.past
+		past.Order = envelope.Order{}
+		h.past = &past
+	}
 	h.message = m
 	m.Data, m.ID, m.Attempt, m.Due, m.Replays = h, d.MessageId, h.past.Attempt, h.past.Due, h.past.Replays
 	switch {
@@ -69,7 +73,7 @@ func printOf(d *rabbit.Delivery) string {
 }
 
 // headers are what an Owner writes about a message.
-func headers(m *ordering.Message, held string) map[string]any {
+func headers(m *ordering.Message) map[string]any {
 	h := map[string]any{envelope.OrderKey: m.Key, envelope.OrderSeq: int64(m.Seq), envelope.OrderEpoch: int64(m.Epoch), envelope.OrderSession: m.Session}
 	if m.Kind != ordering.Plain {
 		h[envelope.OrderKind] = kinds[m.Kind]
@@ -82,9 +86,6 @@ func headers(m *ordering.Message, held string) map[string]any {
 	}
 	if m.Print != "" {
 		h[envelope.OrderPrint] = m.Print
-	}
-	if held != "" {
-		h[envelope.OrderHeld] = held
 	}
 	return h
 }
@@ -109,18 +110,12 @@ func (r *ordered) publishCopy(a ordering.Action, h *Handling, failure envelope.F
 	s := r.sub
 	var to destination
 	if a.To == ordering.Failed {
-		to = s.toFailed(h, failure)
-		to.Headers = maps.Clone(to.Headers)
 		if s.settings.Order.Halt {
-			if to.Headers == nil {
-				to.Headers = make(map[string]any)
-			}
-			failed := a.Write
-			failed.Kind, failed.Session, failed.Epoch, failed.Print = ordering.Plain, "", 0, ""
-			maps.Copy(to.Headers, headers(&failed, s.settings.Order.Held))
+			failure.Order = envelope.Order{Held: s.settings.Order.Held, Key: a.Write.Key, Seq: int64(a.Write.Seq)}
 		}
+		to = s.toFailed(h, failure)
 	} else {
-		to = destination{Address: layouts.Address{Headers: headers(&a.Write, "")}, key: s.settings.Order.Held, reserve: countSize}
+		to = destination{Address: layouts.Address{Headers: headers(&a.Write)}, key: s.settings.Order.Held, reserve: countSize}
 	}
 	err := s.moveUntil(r.ctx, h, failure, directly(to))
 	switch {
@@ -150,13 +145,16 @@ func (r *ordered) publishNote(a ordering.Action) {
 	if a.To == ordering.Held {
 		queue = s.settings.Order.Held
 	}
-	h := headers(&a.Write, "")
-	if a.Write.Replays > 0 {
-		h[envelope.Replays] = int32(a.Write.Replays)
+	h := headers(&a.Write)
+	if a.Write.Kind == ordering.Block {
+		h[envelope.Replays], h[envelope.Attempt] = int32(a.Write.Replays), int32(a.Write.Attempt)
 	}
 	id := a.Write.ID
 	if id == "" {
 		id = rabbit.NewID()
+	}
+	if a.Write.Kind == ordering.Probe || a.Write.Kind == ordering.Bye {
+		r.flush()
 	}
 	for tries := 1; ; tries++ {
 		p := &rabbit.Publishing{MessageId: id, DeliveryMode: rabbit.Persistent, Headers: rabbit.ToTable(h)}
@@ -168,5 +166,16 @@ func (r *ordered) publishNote(a ordering.Action) {
 		case err == nil, a.Move == nil, errors.Is(err, rabbit.ErrClosed), rabbit.Pause(r.ctx, moveBackoff.Delay(tries)) != nil:
 			return
 		}
+	}
+}
+
+// flush sends the acks so far.
+func (r *ordered) flush() {
+	r.mu.Lock()
+	held := r.held
+	r.mu.Unlock()
+	r.from.session.Flush()
+	if held != nil {
+		held.Flush()
 	}
 }

@@ -56,6 +56,12 @@ const (
 	OrderHeld    = "rehop-order-held"    // the queue to which a replay goes, because the key waits for it there
 )
 
+// The values of OrderKind that operators' tools write.
+const (
+	OrderReplay = "replay"
+	OrderSkip   = "skip"
+)
+
 // To is the destination of a delayed message: ToQueue, or ToExchange(name).
 const (
 	To      = "rehop-to"
@@ -103,7 +109,15 @@ type Failure struct {
 	Dropped       string
 	InFailedQueue bool
 	CC            any
+	Order         Order
 	Hooks         map[string]any // what hooks have written; never changed in place
+}
+
+// Order is where the messages of a key wait for a message that has failed, until it is replayed.
+type Order struct {
+	Held string // the queue
+	Key  string
+	Seq  int64 // the place in the queue
 }
 
 // Written reports whether headers have a record for Read.
@@ -127,6 +141,7 @@ func Read(headers map[string]any, exchange, key string) Failure {
 		ReplayRun: Text(headers[ReplayRun]), Transient: headers[Transient] == true, Dropped: Text(headers[Dropped]),
 		InFailedQueue: headers[InFailedQueue] == true,
 		CC:            headers[CC],
+		Order:         Order{Held: Text(headers[OrderHeld]), Key: Text(headers[OrderKey]), Seq: int64(Count(headers[OrderSeq]))},
 		Hooks:         hooked(headers),
 	}
 	if _, ok := headers[Queue]; ok {
@@ -280,6 +295,9 @@ func (f Failure) Write(headers map[string]any) {
 	}
 	if f.CC != nil {
 		headers[CC] = f.CC
+	}
+	if f.Order.Held != "" {
+		headers[OrderHeld], headers[OrderKey], headers[OrderSeq] = f.Order.Held, f.Order.Key, f.Order.Seq
 	}
 	for name, value := range f.Hooks {
 		if _, newer := headers[name]; !newer {

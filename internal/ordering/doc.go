@@ -1,7 +1,7 @@
 // Package ordering decides how the messages of one queue are handled in order by key: one at a time for
 // each key, in the order of the queue, while a message that fails holds up its own key only.
 //
-// It is pure: an Owner is told what arrives and what time it is, and returns what to do. Package consume
+// It is pure: an Owner receives what arrives and the time, and returns what to do. Package consume
 // carries that out on a broker, and the tests of this package on a model of one.
 //
 // # Two queues

@@ -150,7 +150,7 @@ func (o *Owner) diverts(k *key) bool {
 // full reports whether the held queue has as many messages as it may.
 func (o *Owner) full() bool { return o.held+o.coming >= o.opt.MaxHeld }
 
-// crowded reports whether so many messages are unacked that the window may fill up.
+// crowded reports whether the window may fill up.
 func (o *Owner) crowded() bool { return o.unacked >= o.opt.Window/2 }
 
 // unset removes a key from the timers.

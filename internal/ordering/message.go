@@ -96,7 +96,7 @@ const (
 type Action struct {
 	Do     Do
 	To     Place    // Publish
-	Write  Message  // Publish: what the message says
+	Write  Message  // Publish: what is written into the message
 	Of     *Message // Publish: the message whose content is copied; Ack: the delivery
 	Move   *Move    // Publish: not nil if it must not get lost
 	Reason string   // Close

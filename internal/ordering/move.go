@@ -13,7 +13,8 @@ type Move struct {
 	to        Place
 	copy      Message
 	confirmed bool
-	back      bool // the copy has come back from the held queue
+	since     time.Time // when it was confirmed
+	back      bool      // the copy has come back from the held queue
 }
 
 // toHeld moves a message to the held queue.
@@ -34,14 +35,14 @@ func (o *Owner) publish(mv *Move) {
 	o.do(Action{Do: Publish, To: mv.to, Write: mv.copy, Of: mv.of, Move: mv})
 }
 
-// Published is told that a move is confirmed.
+// Published is called when a move is confirmed.
 func (o *Owner) Published(mv *Move, now time.Time) {
 	o.now = now
 	o.moves--
 	if o.phase == closed {
 		return
 	}
-	mv.confirmed = true
+	mv.confirmed, mv.since = true, now
 	switch {
 	case mv == o.bye:
 		o.end("", true)
@@ -61,7 +62,7 @@ func (o *Owner) Published(mv *Move, now time.Time) {
 	o.farewell()
 }
 
-// Refused is told that a message can never be published in this form, because it is too large. One that has
+// Refused is called when a message can never be published in this form, because it is too large. One that has
 // failed goes to the failed queue instead, and one that follows another stays where it is.
 func (o *Owner) Refused(mv *Move, now time.Time) {
 	o.now = now

@@ -76,15 +76,15 @@ type Owner struct {
 	pause   *pause // not nil while something that the handler needs is down
 	trial   *trial // not nil while the messages are handled one by one, because of crashes
 	bye     *Move
-	leaving bool // a probe was sent so that the newest message can be acked
+	leaving *Message // the newest message when the last probe was sent
 
 	began     time.Time // when the first message came
 	probed    time.Time // when a probe was sent last
 	greeted   time.Time // when a hello was sent last
 	heardMain time.Time
 	heardHeld time.Time
-	stopped   time.Time
-	received  int // deliveries of the held queue
+	left      time.Time // when the last probe was sent
+	received  int       // deliveries of the held queue
 }
 
 // penned is a message of the main queue that may be used when a mark has come back.
@@ -126,7 +126,7 @@ type State struct {
 	Owns    bool // it may handle messages
 	Held    int  // messages in the held queue
 	Blocked int  // keys that wait for an operator
-	Stalled bool // all messages that were delivered ahead wait, and the held queue is full: no other key goes on
+	Stalled bool // all messages that were delivered ahead wait, and the held queue is full: no other key continues
 }
 
 // State returns what can be seen of the Owner.
@@ -192,7 +192,7 @@ func (o *Owner) end(reason string, clean bool) {
 	o.do(Action{Do: Close, Reason: reason, Clean: clean})
 }
 
-// FromMain is told a delivery of the main queue.
+// FromMain receives a delivery of the main queue.
 func (o *Owner) FromMain(m *Message, now time.Time) {
 	o.now = now
 	if o.phase == closed {

@@ -55,7 +55,7 @@ func (o *Owner) Crashed(m *Message) bool {
 // another attempt.
 func (m *Message) Skipped() bool { return m.skip }
 
-// Done is told what has become of a message that was taken. due is when it is tried again.
+// Done receives what has become of a message that was taken. due is when it is tried again.
 func (o *Owner) Done(m *Message, v Verdict, due time.Time, now time.Time) {
 	o.now = now
 	if o.phase == closed {

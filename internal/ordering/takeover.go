@@ -10,7 +10,7 @@ import (
 // suspectAfter is how many owners have to crash in a row before messages are handled one by one.
 const suspectAfter = 3
 
-// FromHeld is told a delivery of the held queue.
+// FromHeld receives a delivery of the held queue.
 func (o *Owner) FromHeld(m *Message, now time.Time) {
 	o.now = now
 	if o.phase == closed {
@@ -96,7 +96,7 @@ func (o *Owner) mark(epoch uint64) {
 	o.write(Held, Message{Kind: Mark, Number: o.sent, Epoch: epoch, Crashes: o.crashes})
 }
 
-// ownMark is told a mark of this session that has come back.
+// ownMark receives a mark of this session that has come back.
 func (o *Owner) ownMark(m *Message) {
 	if m.Number > o.sent { // of an earlier use of the same name, which there is not
 		o.ack(m)
@@ -156,7 +156,7 @@ func (o *Owner) own() {
 	o.advanceAll()
 }
 
-// otherMark is told a mark of another session.
+// otherMark receives a mark of another session.
 func (o *Owner) otherMark(m *Message) {
 	switch {
 	case m.Epoch == 0:
@@ -169,7 +169,7 @@ func (o *Owner) otherMark(m *Message) {
 	}
 }
 
-// otherCopy is told a message that another session has moved to the held queue. If it comes after the claim of a
+// otherCopy receives a message that another session has moved to the held queue. If it comes after the claim of a
 // later session, it is a duplicate: its original was not acked, and has come from its queue to that session.
 func (o *Owner) otherCopy(m *Message) {
 	k := o.key(m.Key)
@@ -197,7 +197,7 @@ func (k *key) has(m *Message) bool {
 	return false
 }
 
-// ownCopy is told a message that this session has moved to the held queue.
+// ownCopy receives a message that this session has moved to the held queue.
 func (o *Owner) ownCopy(m *Message) {
 	k := o.key(m.Key)
 	for _, mv := range k.moves() {

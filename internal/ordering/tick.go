@@ -24,7 +24,7 @@ func (o *Owner) Next() time.Time {
 	return next
 }
 
-// Tick is told what time it is.
+// Tick receives the time.
 func (o *Owner) Tick(now time.Time) {
 	o.now = now
 	switch o.phase {
@@ -45,7 +45,7 @@ func (o *Owner) Tick(now time.Time) {
 		o.tickOwner()
 	case closing:
 		o.farewell()
-		if o.bye != nil && o.since(o.stopped) >= 2*byeGrace {
+		if o.bye != nil && o.since(o.left) >= 2*byeGrace {
 			o.end("the broker has not confirmed the orderly end in time", false)
 		}
 	}
@@ -94,9 +94,23 @@ func (o *Owner) expire() {
 	case o.phase == closed:
 	case o.heardHeld.Before(o.marked) && o.since(o.heardHeld) >= o.opt.Lease+o.opt.Probe:
 		o.end("the held queue sends nothing", false)
+	case o.phase == owning && o.misses():
+		o.end("the held queue does not send what is in it", false)
 	case o.phase == owning && o.unacked < o.opt.Window && o.heardMain.Before(o.probed) && o.since(o.heardMain) >= o.opt.Lease+o.opt.Probe:
 		o.end("the main queue sends nothing", false)
 	}
+}
+
+// misses reports whether a copy is in the held queue that should have come from there.
+func (o *Owner) misses() bool {
+	for _, k := range o.keys {
+		for _, mv := range k.moves() {
+			if mv.confirmed && !mv.back && mv.to == Held && o.since(mv.since) >= o.opt.Lease {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // releaseNewest sends a probe if the newest message is done: it can be acked when there is a newer one.
@@ -113,7 +127,7 @@ func (o *Owner) Stop(now time.Time) {
 	case o.phase < owning:
 		o.end("", true)
 	case o.phase == owning:
-		o.phase, o.stopped, o.runnable, o.timers = closing, now, nil, nil
+		o.phase, o.runnable, o.timers = closing, nil, nil
 		o.farewell()
 	}
 }
@@ -124,16 +138,19 @@ func (o *Owner) Abandon(reason string, now time.Time) {
 	o.end(reason, false)
 }
 
-// farewell ends a session that is closing, when all that it has begun is over.
+// farewell ends a session that is closing, when all that it has begun is over. It first sends a probe: when that has
+// come, the newest message can be acked, and the broker has had time to see the acks before. RabbitMQ forgets those
+// of a channel that it has not seen when the channel closes.
 func (o *Owner) farewell() {
 	if o.phase != closing || o.running > 0 || o.moves > 0 || o.bye != nil {
 		return
 	}
-	if o.release && o.newest.Kind == Plain && o.since(o.stopped) < byeGrace {
-		if !o.leaving {
-			o.leaving = true
-			o.probe()
-		}
+	if o.leaving == nil {
+		o.leaving = o.newest
+		o.left = o.now
+		o.probe()
+	}
+	if o.newest == o.leaving && o.unacked < o.opt.Window && o.since(o.left) < byeGrace {
 		return
 	}
 	o.bye = &Move{to: Held, copy: Message{Kind: Bye, Epoch: o.epoch, Session: o.opt.Session}}

@@ -14,7 +14,7 @@ const (
 // knows what it was, and counts.
 type trial struct {
 	crashes map[string]int      // of messages, by their print: crashes of handlers that ran alone
-	notes   map[string]*Message // the notes that say so
+	notes   map[string]*Message // the notes about that
 	of      *Message            // the message that is tried next
 	number  uint64              // of its note
 	move    *Move               // that writes the note
@@ -29,7 +29,7 @@ func (o *Owner) beginTrials() {
 	}
 }
 
-// fromTrial is told a note.
+// fromTrial receives a note.
 func (o *Owner) fromTrial(m *Message, own bool) {
 	t := o.trial
 	if !own && o.hasRead() || own && (t == nil || t.of == nil || t.number != m.Number) {
@@ -62,7 +62,7 @@ func (o *Owner) mayTry(k *key, m *Message) bool {
 	return false
 }
 
-// tried is told that a handler has returned.
+// tried is called when a handler has returned.
 func (o *Owner) tried(m *Message, v Verdict) {
 	t := o.trial
 	if t == nil {

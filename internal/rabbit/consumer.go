@@ -253,6 +253,9 @@ func (s *Session) Alone(quit <-chan struct{}, other func(Delivery)) bool {
 	}
 }
 
+// Flush sends every ack, requeue and reject so far.
+func (s *Session) Flush() { s.ledger.flush() }
+
 // Sync waits until the broker has every ack, requeue and reject so far, or the session has ended.
 func (s *Session) Sync() {
 	s.ledger.flush()

@@ -60,7 +60,7 @@ func (a *Audit) entry(key string, n int) *entry {
 	return a.keys[key][n-1]
 }
 
-// Confirmed is told that the broker has a message.
+// Confirmed is called when the broker has a message.
 func (a *Audit) Confirmed(key string, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,7 +73,7 @@ func (a *Audit) Confirmed(key string, n int) {
 	a.notify()
 }
 
-// Begin is told that a handler begins.
+// Begin is called when a handler begins.
 func (a *Audit) Begin(process, key string, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,7 +96,7 @@ func (a *Audit) Begin(process, key string, n int) {
 	}
 }
 
-// End is told that a handler has returned, and whether the message is over.
+// End is called when a handler has returned, and whether the message is over.
 func (a *Audit) End(process, key string, n int, over bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,14 +111,14 @@ func (a *Audit) End(process, key string, n int, over bool) {
 	a.notify()
 }
 
-// TookOver is told that another process, or another session, may handle messages from now on.
+// TookOver is called when another process, or another session, may handle messages from now on.
 func (a *Audit) TookOver() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.takeovers++
 }
 
-// Gone is told that a process was stopped: what it was handling does not end.
+// Gone is called when a process was stopped: what it was handling does not end.
 func (a *Audit) Gone(process string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

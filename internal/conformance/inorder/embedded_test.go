@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rehop/rehop"
@@ -40,10 +41,12 @@ func (l *lines) cut(role string) {
 	}
 }
 
-// TestEmbedded cuts connections, and lets processes come and go, on the embedded broker.
-func TestEmbedded(t *testing.T) {
+// TestEmbedded cuts connections, and lets processes come and go, on the embedded broker, in virtual time.
+func TestEmbedded(t *testing.T) { synctest.Test(t, embedded) }
+
+func embedded(t *testing.T) {
 	b := rehoptest.Open(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
 	defer cancel()
 	cutter := &lines{conns: make(map[string][]net.Conn)}
 	w := &Workload{T: t, Queue: "ordered", Config: func(role string) rehop.Config {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rehop/rehop"
@@ -11,9 +12,11 @@ import (
 )
 
 // TestOrderlyEnds: processes that come and go in an orderly way cause no repeats.
-func TestOrderlyEnds(t *testing.T) {
+func TestOrderlyEnds(t *testing.T) { synctest.Test(t, orderlyEnds) }
+
+func orderlyEnds(t *testing.T) {
 	b := rehoptest.Open(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
 	defer cancel()
 	w := &Workload{T: t, Queue: "ordered", Config: func(role string) rehop.Config {
 		config := b.Config()

@@ -1,0 +1,203 @@
+package ordering
+
+import (
+	"testing"
+	"time"
+)
+
+// script reports to an Owner what happens, step by step.
+type script struct {
+	*testing.T
+	owner *Owner
+	now   time.Time
+	acked map[*Message]bool
+	wrote []Message
+	end   string
+}
+
+func newScript(t *testing.T, halt bool) *script {
+	s := &script{T: t, now: time.Unix(1e9, 0), acked: make(map[*Message]bool)}
+	s.owner = New(Options{Session: "me", Window: 10, MaxHeld: 10, Halt: halt, CrashLimit: 10, Probe: 5 * time.Second, Lease: 20 * time.Second,
+		Print: func(m *Message) string { return m.ID }}, s.now)
+	s.look()
+	return s
+}
+
+// look carries out what the Owner wants.
+func (s *script) look() {
+	for _, a := range s.owner.Actions() {
+		switch a.Do {
+		case Ack:
+			s.acked[a.Of] = true
+		case Publish:
+			s.wrote = append(s.wrote, a.Write)
+		case Close:
+			s.end = a.Reason
+		}
+	}
+}
+
+func (s *script) fromMain(m *Message) *Message {
+	s.owner.FromMain(m, s.now)
+	s.look()
+	return m
+}
+
+func (s *script) fromHeld(m *Message) *Message {
+	s.owner.FromHeld(m, s.now)
+	s.look()
+	return m
+}
+
+// last is what the Owner has written last.
+func (s *script) last(kind Kind) Message {
+	s.Helper()
+	for i := len(s.wrote) - 1; i >= 0; i-- {
+		if s.wrote[i].Kind == kind {
+			return s.wrote[i]
+		}
+	}
+	s.Fatalf("nothing of kind %d was written: %v", kind, s.wrote)
+	return Message{}
+}
+
+// back has what the Owner has written last come back from the held queue.
+func (s *script) back(kind Kind) *Message {
+	s.Helper()
+	m := s.last(kind)
+	return s.fromHeld(&m)
+}
+
+// become makes the Owner own the queues.
+func (s *script) become() {
+	s.Helper()
+	s.fromMain(&Message{Kind: Probe, Session: "me"})
+	s.back(Hello)
+	s.back(Mark)
+	s.back(Mark)
+	if !s.owner.Owns() {
+		s.Fatal("it is not the owner after its claim has come back")
+	}
+}
+
+// TestNewestStaysUnacked: without a message that comes back, a session could not see that it was replaced.
+func TestNewestStaysUnacked(t *testing.T) {
+	s := newScript(t, false)
+	s.become()
+	one := s.fromMain(&Message{ID: "1", Key: "k"})
+	m, ok := s.owner.Take(s.now)
+	if !ok || m != one {
+		t.Fatalf("took %v, want the message", m)
+	}
+	s.owner.Done(m, Finished, time.Time{}, s.now)
+	s.look()
+	if s.acked[one] {
+		t.Error("the newest message was acked")
+	}
+	s.fromMain(&Message{Kind: Probe, Session: "me"})
+	if !s.acked[one] {
+		t.Error("the message was not acked when a newer one had come")
+	}
+	if s.acked[s.owner.claim] {
+		t.Error("the claim was acked")
+	}
+}
+
+// TestRedeliveredWaitsForMark: others may have been the owner in between, and then a claim comes before the mark.
+func TestRedeliveredWaitsForMark(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		s := newScript(t, false)
+		s.become()
+		s.fromMain(&Message{ID: "1", Key: "k", Redelivered: true})
+		s.fromMain(&Message{ID: "2", Key: "other"})
+		if m, ok := s.owner.Take(s.now); ok {
+			t.Fatalf("took %v before the mark has come back", m)
+		}
+		if replaced {
+			s.fromHeld(&Message{Kind: Mark, Epoch: 7, Session: "another"})
+			if s.end == "" {
+				t.Error("it continues although another session has become the owner")
+			}
+			continue
+		}
+		s.back(Mark)
+		if m, ok := s.owner.Take(s.now); !ok || m.ID != "1" {
+			t.Errorf("took %v after the mark has come back, want the first message", m)
+		}
+	}
+}
+
+// TestCopyOfEarlierSession: a copy that an earlier owner has written too late is a duplicate.
+func TestCopyOfEarlierSession(t *testing.T) {
+	s := newScript(t, false)
+	s.fromMain(&Message{Kind: Probe, Session: "me"})
+	s.back(Hello)
+	before := s.fromHeld(&Message{Kind: Copy, ID: "1", Key: "k", Seq: 1, Epoch: 4, Session: "earlier", Redelivered: true})
+	s.fromHeld(&Message{Kind: Mark, Epoch: 4, Number: 2, Session: "earlier", Redelivered: true})
+	s.back(Mark)
+	s.back(Mark)
+	if e := s.owner.epoch; e != 5 {
+		t.Errorf("the epoch is %d, want 5", e)
+	}
+	late := s.fromHeld(&Message{Kind: Copy, ID: "2", Key: "k", Seq: 2, Epoch: 4, Session: "earlier"})
+	if !s.acked[late] || s.acked[before] {
+		t.Errorf("late one acked: %t, want true; inherited one acked: %t, want false", s.acked[late], s.acked[before])
+	}
+	if m, ok := s.owner.Take(s.now); !ok || m != before {
+		t.Errorf("took %v, want the inherited one", m)
+	}
+}
+
+// TestHello: an owner that another session greets is not the active consumer any more.
+func TestHello(t *testing.T) {
+	s := newScript(t, false)
+	s.become()
+	s.fromHeld(&Message{Kind: Hello, Session: "another"})
+	if s.end == "" {
+		t.Error("it continues")
+	}
+}
+
+// TestTakenAway: what the held queue delivers again to an owner, it had taken away.
+func TestTakenAway(t *testing.T) {
+	s := newScript(t, false)
+	s.become()
+	again := *s.owner.claim
+	again.Redelivered = true
+	s.fromHeld(&again)
+	if s.end == "" {
+		t.Error("it continues")
+	}
+}
+
+// TestSilence: an owner whose probes do not come back has lost its queue.
+func TestSilence(t *testing.T) {
+	s := newScript(t, false)
+	s.become()
+	for range 40 {
+		s.now = s.now.Add(time.Second)
+		s.owner.Tick(s.now)
+		s.look()
+	}
+	if s.end == "" {
+		t.Error("it continues after 40 s without any delivery")
+	}
+}
+
+// TestOriginalOfCopy: a message that was moved, and whose original was not acked any more, is handled once.
+func TestOriginalOfCopy(t *testing.T) {
+	s := newScript(t, false)
+	original := s.fromMain(&Message{ID: "1", Print: "1", Key: "k", Redelivered: true})
+	s.back(Hello)
+	copied := s.fromHeld(&Message{Kind: Copy, ID: "1", Print: "1", Key: "k", Seq: 1, Attempt: 1, Epoch: 4, Session: "earlier", Redelivered: true})
+	s.back(Mark)
+	s.back(Mark)
+	s.back(Mark) // for the redelivered message
+	s.fromMain(&Message{Kind: Probe, Session: "me"})
+	if !s.acked[original] {
+		t.Error("the original was not acked")
+	}
+	if m, ok := s.owner.Take(s.now); !ok || m != copied {
+		t.Errorf("took %v, want the copy", m)
+	}
+}
