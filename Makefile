@@ -67,8 +67,10 @@ services: ## install and start the servers that the tests use
 down: ## stop those servers and delete what they left
 	@scripts/services down
 
-faults: services ## the delivery suite under every fault on RabbitMQ, crashes of the embedded broker, outbox and inbox, and queues that are migrated, at length; each ends with one line: confirmed=… lost=…
+faults: services ## the delivery suite and messages in order by key under every fault on RabbitMQ, crashes of the embedded broker, outbox and inbox, and queues that are migrated, at length; each ends with one line: confirmed=… lost=…
 	@cd integration && REHOP_FAULTS=long $(GO) test ./faults -run '^TestFaults$$' -count=1 -v -timeout=60m
+	@cd integration && REHOP_FAULTS=long $(GO) test ./faults -run '^TestOrder$$' -count=1 -v -timeout=90m
+	@$(GO) test ./internal/ordering -run '^TestModel' -count=1 -v -timeout=60m -args -runs=20000
 	@cd integration && REHOP_FAULTS=long $(GO) test ./crashes -run '^TestCrashes$$' -count=1 -v -timeout=60m
 	@cd integration && REHOP_FAULTS=long $(GO) test ./boxfaults -run '^TestBoxFaults' -count=1 -v -timeout=60m
 	@eval "$$(scripts/services env)"; cd integration && $(GO) test ./sqlboxes -run '^(TestSQLite|TestPostgres|TestMariaDB|TestMySQL|TestPgx)$$/^order$$/^ManyWriters$$' -count=1 -v -timeout=30m -args -writing=60s
@@ -86,9 +88,10 @@ faults-sql-baseline: services ## the same test of an outbox and an inbox with se
 stress: $(STRESS) $(if $(findstring integration,$(PACKAGES)),services) ## each package's tests again and again, with few and many threads, on a busy machine; ends with what failed how often. PACKAGES, ROUNDS, PROCS, LOAD and RUN choose
 	@eval "$$(scripts/services env)"; $(STRESS) $(RACE) -rounds $(ROUNDS) -procs $(PROCS) -load $(LOAD) -run '$(RUN)' $(PACKAGES)
 
-bench: services ## rehop and three other clients on RabbitMQ, the embedded broker beside RabbitMQ, the outbox beside two others, a flow beside a bare loop, and sweeps of failed messages beside publishing, as ratios
+bench: services ## rehop and three other clients on RabbitMQ, the embedded broker beside RabbitMQ, the outbox beside two others, a flow beside a bare loop, and sweeps of failed messages beside publishing, and order by key beside none, as ratios
 	@eval "$$(scripts/services env)"; cd integration && \
 	$(GO) test ./bench -run '^TestCompare$$' -count=1 -v -timeout=60m -args -rounds=12 -messages=20000 -retries=2000 && \
+	$(GO) test ./bench -run '^TestOrdered$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 && \
 	$(GO) test ./brokers -run '^TestBrokers$$' -count=1 -v -timeout=60m -args -rounds=7 -messages=40000 && \
 	$(GO) test ./relaying -run '^TestRelaying$$' -count=1 -v -timeout=60m -args -rounds=5 -messages=20000 -lasting=10s -judge && \
 	$(GO) test ./relaying -run '^TestBacklog$$' -count=1 -v -timeout=60m -args -rounds=5 -messages=50000 -backlog=1000000 -judge && \

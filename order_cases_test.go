@@ -306,3 +306,21 @@ func TestOrderLargeMessage(t *testing.T) {
 		}
 	})
 }
+
+// TestOrderByPanics: a message whose key cannot be found goes to the failed queue, and others are handled.
+func TestOrderByPanics(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		log := &orderLog{answer: func(context.Context, *rehop.Delivery) error { return nil }}
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "orders", Handler: log, OrderBy: func(d *rehop.Delivery) string { return d.Headers["order"].(string) }})
+		publishKeys(t, b, "orders", "a/1")
+		publish(t, b.Client, rehop.Message{Key: "orders", ID: "a/2", Headers: map[string]any{"order": "7"}})
+		failed := b.AwaitFailed("orders", 1)
+		if failed[0].ID != "a/1" || rehop.Kind(failed[0].Kind) != rehop.KindPanic || !strings.Contains(failed[0].Error, "OrderBy") {
+			t.Errorf("failed is %+v, want a/1 with a panic of OrderBy", failed[0])
+		}
+		synctest.Wait()
+		if got := log.of("a"); !slices.Equal(got, []string{"a/2"}) {
+			t.Errorf("have ended %v, want a/2", got)
+		}
+	})
+}

@@ -49,6 +49,10 @@ func TestOrderHalt(t *testing.T) {
 				t.Errorf("of b have ended %v, want %v", got, want)
 			}
 			operator := openAdmin(t, b)
+			held, total, err := operator.Held(t.Context(), "orders")
+			if err != nil || total != 4 || held[0].ID != "a/1" || !held[0].Blocks || held[3].ID != "a/4" || held[3].Key != "a" || held[3].Blocks {
+				t.Errorf("held are %v, %d in all, %v; want a/1, which blocks the other three", held, total, err)
+			}
 			want := []string{"a/1", "a/2", "a/3", "a/4"}
 			if skips {
 				if err := operator.Skip(t.Context(), "orders", "a/1"); err != nil {
@@ -106,4 +110,22 @@ func TestSkipUnorderedQueue(t *testing.T) {
 	if err := openAdmin(t, b).Skip(t.Context(), "nothing", "1"); !errors.Is(err, admin.ErrNoQueue) {
 		t.Errorf("got %v, want ErrNoQueue", err)
 	}
+	if _, _, err := openAdmin(t, b).Held(t.Context(), "nothing"); !errors.Is(err, admin.ErrNoQueue) {
+		t.Errorf("got %v, want ErrNoQueue", err)
+	}
+}
+
+// TestHeldWithoutProcess: nobody can answer when nobody handles the messages.
+func TestHeldWithoutProcess(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		sub := subscribe(t, b.Client, rehop.Subscriber{Queue: "orders", Handler: &orderLog{}, OrderBy: byKey})
+		if err := sub.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if _, _, err := openAdmin(t, b).Held(ctx, "orders"); !errors.Is(err, admin.ErrNoAnswer) {
+			t.Errorf("got %v, want ErrNoAnswer", err)
+		}
+	})
 }

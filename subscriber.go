@@ -142,7 +142,7 @@ type Subscriber struct {
 	// takes over when it is gone. What is repeated then need not be in order: see docs/ordering.md. The queue is a
 	// quorum queue with a single active consumer, and what waits is in a second one, with the suffix .held. OrderBy
 	// is called when a message comes from the queue, must be quick, and must always return the same key for a
-	// message. It needs layout.Native and a queue that rehop declares, and cannot be combined with Batch,
+	// message. If it panics, the message goes to the failed queue. It needs layout.Native and a queue that rehop declares, and cannot be combined with Batch,
 	// MessageTTL, MaxPriority, ConsumerPriority, PolicyPriority, or drop-head. Default: nil, no order.
 	OrderBy func(d *Delivery) string
 	// MaxHeld is how many messages may wait in the held queue of OrderBy. When it is full, messages that fail stay

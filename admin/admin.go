@@ -58,6 +58,7 @@ type Admin struct {
 	read       *rabbit.Link
 	write      *rabbit.Link
 	sender     *rabbit.Publisher
+	requester  *rabbit.Requester
 	management *management
 	layouts    layoutSet
 	options    rabbit.Options // of connections for sweeps
@@ -111,10 +112,10 @@ func Open(ctx context.Context, config Config) (*Admin, error) {
 	a.write = rabbit.NewLink("write", opts, func(s rabbit.State, err error) {
 		<-ready
 		a.sender.SetState(s, err)
+		a.requester.SetState(s, err)
 	})
-	a.sender = rabbit.NewPublisher(a.write, rabbit.Limits{
-		Unconfirmed: 4 * sweepBatch, UnconfirmedBytes: 64 << 20, Waiting: sweepBatch, WaitingBytes: 64 << 20,
-	})
+	limits := rabbit.Limits{Unconfirmed: 4 * sweepBatch, UnconfirmedBytes: 64 << 20, Waiting: sweepBatch, WaitingBytes: 64 << 20}
+	a.sender, a.requester = rabbit.NewPublisher(a.write, limits), rabbit.NewRequester(a.write, limits)
 	close(ready)
 	for _, link := range []*rabbit.Link{a.read, a.write} {
 		if err := link.FirstTry(ctx); err != nil {
@@ -129,9 +130,11 @@ func Open(ctx context.Context, config Config) (*Admin, error) {
 func (a *Admin) Close() {
 	a.closeLinks()
 	a.sender.Close()
+	a.requester.Close()
 	a.read.Close()
 	a.write.Close()
 	a.sender.Wait()
+	a.requester.Wait()
 	a.management.close()
 }
 

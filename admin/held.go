@@ -2,9 +2,12 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
@@ -30,6 +33,57 @@ func (a *Admin) Skip(ctx context.Context, queue, id string) error {
 		return fmt.Errorf("skip message %s of %q: %w", id, queue, err)
 	}
 	return nil
+}
+
+// Held is a message that waits because messages are handled in order by key (rehop.Subscriber.OrderBy): it has failed, or a
+// message of its key before it has.
+type Held struct {
+	ID  string
+	Key string // by which it is ordered
+	// Blocks: the message is in the failed queue, and those of its key wait until it is replayed, or Skip is called.
+	Blocks      bool
+	Failures    int       // how often it has failed
+	Due         time.Time // of its next attempt; zero if it has none
+	FirstFailed time.Time // zero if it has not failed
+	Kind        rehop.Kind
+	Error       string // the beginning of the last error's text
+}
+
+// ErrNoAnswer: no process handles the messages of the queue, or it does not answer.
+var ErrNoAnswer = errors.New("no process that handles the messages of the queue has answered")
+
+// Held returns messages of a queue that wait in order, those of each key in their order, and how many there are. It returns at
+// most 5,000. Only the process that handles the queue's messages knows them, and is asked. If none answers before ctx ends, the
+// error is ErrNoAnswer. If the queue is not handled in order by key, it is ErrNoQueue.
+func (a *Admin) Held(ctx context.Context, queue string) (messages []Held, total int, err error) {
+	held := layouts.HeldQueue(queue)
+	fail := func(err error) ([]Held, int, error) {
+		return nil, 0, fmt.Errorf("list what waits in %q: %w", held, err)
+	}
+	if _, exists, err := existing(a.read.Inspect(ctx, held)); err != nil {
+		return fail(err)
+	} else if !exists {
+		return fail(fmt.Errorf("%w; %q is not handled in order by key", ErrNoQueue, queue))
+	}
+	request, err := a.requester.Send(ctx, "", held, &rabbit.Publishing{MessageId: rabbit.NewID(), DeliveryMode: rabbit.Persistent,
+		Headers: rabbit.Table{envelope.OrderKind: envelope.OrderList, envelope.OrderSession: adminName}})
+	if err != nil {
+		return fail(err)
+	}
+	defer request.End()
+	reply, err := request.Reply(ctx)
+	if err != nil {
+		return fail(fmt.Errorf("%w: %w", ErrNoAnswer, err))
+	}
+	var list envelope.HeldList
+	if err := json.Unmarshal(reply.Body, &list); err != nil {
+		return fail(fmt.Errorf("the answer cannot be read: %w", err))
+	}
+	for _, m := range list.Messages {
+		messages = append(messages, Held{ID: m.ID, Key: m.Key, Blocks: m.Blocks, Failures: m.Attempt, Due: m.Due, FirstFailed: m.FirstFailed,
+			Kind: rehop.Kind(m.Kind), Error: m.Error})
+	}
+	return messages, list.Total, nil
 }
 
 // replayInOrder returns a message to the place at which the messages of its key wait for it.

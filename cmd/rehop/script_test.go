@@ -78,6 +78,7 @@ func TestScripts(t *testing.T) {
 			"broker":          startBroker,
 			"exits":           exits,
 			"fail":            failMessages,
+			"halt":            halt,
 			"await":           await,
 			"bind":            bind,
 			"interrupt":       interrupt,
@@ -185,6 +186,60 @@ func failMessages(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(client.Close(ctx))
 }
 
+// halt handles the messages of a queue in order until the script ends: halt queue. It publishes m0 to m3 with the keys a, b, a, a. The
+// first one fails for good when it is handled for the first time, and halts its key.
+func halt(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: halt queue")
+	}
+	ctx, cancel := limited()
+	defer cancel()
+	failed, handled := &failures{left: 1, done: make(chan struct{})}, make(chan string, 10)
+	client, err := rehop.Open(ctx, rehop.Config{URL: ts.Getenv("REHOP_BROKER"), Hooks: []rehop.Hooks{{OnResult: failed.OnResult}}})
+	ts.Check(err)
+	ts.Defer(func() {
+		if err := client.Close(context.Background()); err != nil {
+			ts.Logf("close: %v", err)
+		}
+	})
+	_, err = client.Subscribe(ctx, rehop.Subscriber{
+		Queue: args[0], OrderBy: func(d *rehop.Delivery) string { return d.Type }, AfterFail: rehop.Halt,
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			if d.ID == "m0" && d.Replays == 0 {
+				return rehop.Permanent(errors.New("no such customer"))
+			}
+			handled <- d.ID
+			return nil
+		}),
+	})
+	ts.Check(err)
+	for i, key := range []string{"a", "b", "a", "a"} {
+		ts.Check(client.Publish(ctx, rehop.Message{ID: fmt.Sprint("m", i), Key: args[0], Type: key}))
+	}
+	for _, done := range []func() bool{
+		func() bool {
+			select {
+			case <-failed.done:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		},
+		func() bool {
+			select {
+			case id := <-handled:
+				return id == "m1"
+			case <-ctx.Done():
+				return false
+			}
+		},
+	} {
+		if !done() {
+			ts.Fatalf("the first message has not failed, or the second one was not handled")
+		}
+	}
+}
+
 // bind makes an exchange with a queue of the same name: bind name key. Nobody consumes it.
 func bind(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
@@ -221,7 +276,7 @@ func (r *failures) OnResult(_ context.Context, _ *rehop.Delivery, result rehop.R
 // await waits for something: await watcher exchange, await messages queue count, await file name.
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: await watcher exchange | await messages queue count | await file name")
+		ts.Fatalf("usage: await watcher exchange | await messages queue count | await held queue count | await file name")
 	}
 	if args[0] == "file" {
 		awaitTrue(ts, args, func(context.Context) bool {
@@ -235,6 +290,14 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	a, err := admin.Open(ctx, admin.Config{URL: ts.Getenv("REHOP_BROKER"), Management: ts.Getenv("REHOP_MANAGEMENT")})
 	ts.Check(err)
 	defer a.Close()
+	if args[0] == "held" {
+		awaitTrue(ts, args, func(ctx context.Context) bool {
+			_, n, err := a.Held(ctx, args[1])
+			ts.Check(err)
+			return strconv.Itoa(n) == args[2]
+		})
+		return
+	}
 	awaitTrue(ts, args, func(ctx context.Context) bool {
 		live, err := a.Live(ctx)
 		ts.Check(err)

@@ -32,7 +32,7 @@ type orderTrial struct {
 
 func newOrderTrial(t *testing.T, r *lab.Rabbit, queue string, seed uint64) *orderTrial {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	t.Cleanup(cancel)
 	log, err := os.CreateTemp("", "rehop-order-*.log")
 	if err != nil {
@@ -80,7 +80,7 @@ func (x *orderTrial) strike(what string, how func()) {
 	x.faults++
 	x.t.Log(what)
 	how()
-	x.Run(x.ctx, 300)
+	x.Run(x.ctx, times(150, 300))
 }
 
 // finish audits the run.
@@ -90,82 +90,93 @@ func (x *orderTrial) finish() {
 	fmt.Printf("%s %s faults=%d\n", x.t.Name(), line, x.faults)
 }
 
-// TestOrder handles messages in order by key under each fault, and audits that.
+// TestOrder handles messages in order by key under each fault, and audits that. REHOP_FAULTS=long strikes more often.
 func TestOrder(t *testing.T) {
 	seed := seedOf(t)
 	t.Logf("seed %d", seed)
-	t.Run("Cut", func(t *testing.T) {
-		x := newOrderTrial(t, lab.Single(t), "order-cut", seed)
-		x.Start(x.ctx)
-		x.Run(x.ctx, 500)
-		for i := range times(10, 100) {
-			x.strike("connections cut", func() { x.proxies[x.names[i%2]].Cut("") })
-		}
-		x.finish()
-	})
-	t.Run("BlackHole", func(t *testing.T) {
-		x := newOrderTrial(t, lab.Single(t), "order-black-hole", seed)
-		x.Start(x.ctx)
-		x.Run(x.ctx, 500)
-		for i := range times(2, 12) {
-			p := x.proxies[x.names[i%2]]
-			x.strike("black hole", func() { p.Freeze("") })
-			p.Thaw()
-			x.Run(x.ctx, 100)
-		}
-		x.finish()
-	})
-	t.Run("Recycle", func(t *testing.T) {
-		x := newOrderTrial(t, lab.Single(t), "order-recycle", seed)
-		x.Start(x.ctx)
-		x.Run(x.ctx, 500)
-		for range times(6, 60) {
-			x.strike("process replaced", func() {
-				x.joined++
-				name := fmt.Sprint("process ", x.joined)
-				x.Join(x.ctx, name)
-				x.Leave(x.ctx, x.names[0])
-				x.names = []string{x.names[1], name}
-			})
-		}
-		x.finish()
-		if n := x.Audit.Repeats(); n > 0 {
-			t.Errorf("%d repeats although all processes have ended in an orderly way, want none", n)
-		}
-	})
-	t.Run("Kill", func(t *testing.T) {
-		x := newOrderTrial(t, lab.Single(t), "order-kill", seed)
-		x.Start(x.ctx)
-		x.Run(x.ctx, 500)
-		x.rabbit.Settle()
-		for range times(1, 8) {
-			x.strike("broker killed", func() {
-				x.rabbit.Services("kill", "single")
-				x.rabbit.Services("start", "single")
-			})
-		}
-		x.finish()
-	})
-	t.Run("Leader", func(t *testing.T) {
-		x := newOrderTrial(t, lab.Cluster(t), "order-leader", seed)
-		x.Start(x.ctx)
-		x.Run(x.ctx, 500)
-		x.rabbit.Settle()
-		for i := range times(2, 10) {
-			queue := []string{"order-leader", "order-leader.held"}[i%2]
-			var node string
-			lab.Eventually(t, soon, "a leader of "+queue, func() (ok bool) {
-				var err error
-				node, err = x.rabbit.Leader(queue)
-				return err == nil
-			})
-			x.strike("leader "+node+" killed", func() {
-				t.Cleanup(func() { x.rabbit.Services("start", node) })
-				x.rabbit.Services("kill", node)
-			})
-			x.rabbit.Services("start", node)
-			lab.Eventually(t, 2*soon, "three running nodes", func() bool { return x.rabbit.Expendable() })
-		}
-		x.finish()
-	})
+	for broker, faults := range map[string]map[string]func(*orderTrial){
+		"Single":  {"Cut": (*orderTrial).cut, "BlackHole": (*orderTrial).blackHole, "Recycle": (*orderTrial).recycle, "Kill": (*orderTrial).kill},
+		"Cluster": {"Leader": (*orderTrial).leader},
+	} {
+		t.Run(broker, func(t *testing.T) {
+			t.Parallel()
+			rabbit := lab.Single
+			if broker == "Cluster" {
+				rabbit = lab.Cluster
+			}
+			for name, fault := range faults {
+				t.Run(name, func(t *testing.T) {
+					x := newOrderTrial(t, rabbit(t), "order-"+name, seed)
+					x.Start(x.ctx)
+					x.Run(x.ctx, 500)
+					fault(x)
+					x.finish()
+					if n := x.Audit.Repeats(); name == "Recycle" && n > 0 {
+						t.Errorf("%d repeats although all processes have ended in an orderly way, want none", n)
+					}
+				})
+			}
+		})
+	}
+}
+
+// cut ends the connections of one process.
+func (x *orderTrial) cut() {
+	for i := range times(6, 100) {
+		x.strike("connections cut", func() { x.proxies[x.names[i%2]].Cut("") })
+	}
+}
+
+// blackHole has all bytes of one process disappear while its connections stay.
+func (x *orderTrial) blackHole() {
+	for i := range times(2, 12) {
+		p := x.proxies[x.names[i%2]]
+		x.strike("black hole", func() { p.Freeze("") })
+		p.Thaw()
+		x.Run(x.ctx, 100)
+	}
+}
+
+// recycle replaces processes, which end in an orderly way.
+func (x *orderTrial) recycle() {
+	for range times(4, 60) {
+		x.strike("process replaced", func() {
+			x.joined++
+			name := fmt.Sprint("process ", x.joined)
+			x.Join(x.ctx, name)
+			x.Leave(x.ctx, x.names[0])
+			x.names = []string{x.names[1], name}
+		})
+	}
+}
+
+// kill ends the only node with kill -9, and starts it again.
+func (x *orderTrial) kill() {
+	x.rabbit.Settle()
+	for range times(1, 8) {
+		x.strike("broker killed", func() {
+			x.rabbit.Services("kill", "single")
+			x.rabbit.Services("start", "single")
+		})
+	}
+}
+
+// leader kills the node that leads the main queue or the held queue.
+func (x *orderTrial) leader() {
+	x.rabbit.Settle()
+	for i := range times(2, 10) {
+		queue := []string{x.Queue, x.Queue + ".held"}[i%2]
+		var node string
+		lab.Eventually(x.t, soon, "a leader of "+queue, func() (ok bool) {
+			var err error
+			node, err = x.rabbit.Leader(queue)
+			return err == nil
+		})
+		x.strike("leader "+node+" killed", func() {
+			x.t.Cleanup(func() { x.rabbit.Services("start", node) })
+			x.rabbit.Services("kill", node)
+		})
+		x.rabbit.Services("start", node)
+		lab.Eventually(x.t, 2*soon, "three running nodes", x.rabbit.Expendable)
+	}
 }

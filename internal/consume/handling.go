@@ -49,8 +49,9 @@ type Handling struct {
 	// message, and what is reported when the delivery is acked; pending is nil if the handler has not run.
 	ordered *ordered
 	message *ordering.Message
-	ran     bool // a handler has run
-	rejects bool // the broker is to move it to the failed queue
+	ran     bool        // a handler has run
+	rejects bool        // the broker is to move it to the failed queue
+	keyless *PanicError // why its key is not known
 	record  envelope.Failure
 	pending *Result
 }

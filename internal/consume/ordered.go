@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/ordering"
 	"github.com/rehop/rehop/internal/rabbit"
 )
@@ -42,17 +43,18 @@ type ordered struct {
 	over  chan struct{} // closed when the Owner has closed
 	tasks sync.WaitGroup
 
-	mu     sync.Mutex
-	owner  *ordering.Owner
-	held   *rabbit.Session
-	reason string
-	clean  bool
-	timer  *time.Timer
-	ticks  time.Time // when the timer fires
-	idle   int       // workers that wait, without those that have a signal
-	tries  int       // probes in a pause
-	paused bool
-	probes *ordering.Message // the message that finds out whether a pause is over
+	mu        sync.Mutex
+	owner     *ordering.Owner
+	held      *rabbit.Session
+	reason    string
+	clean     bool
+	timer     *time.Timer
+	ticks     time.Time         // when the timer fires
+	questions []rabbit.Delivery // of operators, what waits
+	idle      int               // workers that wait, without those that have a signal
+	tries     int               // probes in a pause
+	paused    bool
+	probes    *ordering.Message // the message that finds out whether a pause is over
 }
 
 // superviseOrdered keeps a session open until the subscription ends.
@@ -175,6 +177,9 @@ func (r *ordered) carryOut() {
 			close(r.over)
 		}
 	}
+	if r.owner.Owns() {
+		r.answer()
+	}
 	for n := r.owner.Runnable(); n > 0 && r.idle > 0; n-- {
 		r.idle--
 		r.ready <- struct{}{} // never waits: there is room for every worker, also for those that replace others
@@ -196,6 +201,10 @@ func (r *ordered) tick() {
 // read reports to the Owner what a queue delivers.
 func (r *ordered) read(session *rabbit.Session, tell func(*ordering.Owner, *ordering.Message, time.Time)) {
 	for d, ok := session.Next(); ok; d, ok = session.Next() {
+		if envelope.Text(d.Headers[envelope.OrderKind]) == envelope.OrderList {
+			r.event(func(*ordering.Owner, time.Time) { r.questions = append(r.questions, d) })
+			continue
+		}
 		m := r.message(d, session != r.from.session)
 		r.event(func(o *ordering.Owner, now time.Time) { tell(o, m, now) })
 	}

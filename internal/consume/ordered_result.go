@@ -75,6 +75,10 @@ func (r *ordered) turn(m *ordering.Message) *Handling {
 // replaced this one.
 func (w *worker) attemptOrdered(h *Handling) bool {
 	s := w.sub
+	if h.keyless != nil {
+		h.ordered.fail(h, h.keyless, envelope.KindPanic, Result{Err: h.keyless})
+		return true
+	}
 	for rerun := 0; ; rerun++ {
 		if s.bucket != nil {
 			if how := s.takeToken(h); how != taken {

@@ -3,7 +3,9 @@ package consume
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash/fnv"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -48,9 +50,9 @@ func (r *ordered) message(d rabbit.Delivery, held bool) *ordering.Message {
 	switch {
 	case kind == ordering.Plain && held:
 		m.Kind, m.Session = ordering.Replay, ""
-		m.Key = r.sub.settings.Order.Key(h.View)
+		m.Key = r.keyOf(h)
 	case kind == ordering.Plain:
-		m.Key = r.sub.settings.Order.Key(h.View)
+		m.Key = r.keyOf(h)
 		m.Session = ""
 	default:
 		m.Key, m.Seq = envelope.Text(d.Headers[envelope.OrderKey]), uint64(envelope.Count(d.Headers[envelope.OrderSeq]))
@@ -59,6 +61,16 @@ func (r *ordered) message(d rabbit.Delivery, held bool) *ordering.Message {
 		m.Print = printOf(&h.raw)
 	}
 	return m
+}
+
+// keyOf is the key of a message. If it has none because the function of the user has panicked, the message is to fail.
+func (r *ordered) keyOf(h *Handling) (key string) {
+	defer func() {
+		if p := recover(); p != nil {
+			key, h.keyless = "", &PanicError{Text: fmt.Sprintf("OrderBy: panic: %v", p), Stack: string(debug.Stack())}
+		}
+	}()
+	return r.sub.settings.Order.Key(h.View)
 }
 
 // printOf is a hash of what a publisher has sent, which is the same for the copies of a message.

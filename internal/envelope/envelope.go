@@ -60,7 +60,26 @@ const (
 const (
 	OrderReplay = "replay"
 	OrderSkip   = "skip"
+	OrderList   = "list"
 )
+
+// Held is a message that waits in order, as a process that handles the messages of its queue reports it.
+type Held struct {
+	ID          string    `json:"id"`
+	Key         string    `json:"key,omitempty"`
+	Blocks      bool      `json:"blocks,omitempty"` // it is in the failed queue, and those of its key wait until it is replayed or skipped
+	Attempt     int       `json:"attempt,omitempty"`
+	Due         time.Time `json:"due,omitzero"`
+	FirstFailed time.Time `json:"first_failed,omitzero"`
+	Kind        string    `json:"kind,omitempty"`
+	Error       string    `json:"error,omitempty"`
+}
+
+// HeldList is an answer to OrderList: the first messages that wait, and how many there are.
+type HeldList struct {
+	Total    int    `json:"total"`
+	Messages []Held `json:"messages"`
+}
 
 // To is the destination of a delayed message: ToQueue, or ToExchange(name).
 const (

@@ -141,6 +141,15 @@ func (o *Owner) State() State {
 	return s
 }
 
+// List returns the messages in the held queue, those of each key in their order.
+func (o *Owner) List() []*Message {
+	var all []*Message
+	for _, k := range o.sorted() {
+		all = append(all, k.held...)
+	}
+	return all
+}
+
 // Closed reports whether the session has ended.
 func (o *Owner) Closed() bool { return o.phase == closed }
 

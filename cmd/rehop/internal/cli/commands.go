@@ -12,6 +12,7 @@ func (c *command) commands() []*cobra.Command {
 		c.tail(),
 		c.queues(),
 		c.failed(),
+		c.held(),
 		c.topology(),
 		c.doctor(),
 		c.outbox(),
