@@ -40,7 +40,8 @@ func newStream() *stream {
 
 // deadline is when waiting ends.
 type deadline struct {
-	timer *time.Timer
+	timer *time.Timer // nil: none is set
+	set   int         // how often one was set
 	over  bool
 }
 
@@ -55,20 +56,23 @@ func (s *stream) setDeadline(d *deadline, t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d.stop()
-	d.over = !t.IsZero() && time.Until(t) <= 0
-	if !t.IsZero() && !d.over {
-		var timer *time.Timer
-		timer = time.AfterFunc(time.Until(t), func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if d.timer == timer { // it was not stopped a moment too late
-				d.over = true
-				s.change.Broadcast()
-			}
-		})
-		d.timer = timer
+	if d.over = !t.IsZero() && time.Until(t) <= 0; d.over {
+		s.change.Broadcast() // only then: clients set a deadline with each frame, and others wait for data
+		return
 	}
-	s.change.Broadcast()
+	if t.IsZero() {
+		return
+	}
+	d.set++
+	set := d.set
+	d.timer = time.AfterFunc(time.Until(t), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if d.timer != nil && d.set == set { // it was not stopped a moment too late
+			d.over = true
+			s.change.Broadcast()
+		}
+	})
 }
 
 func (s *stream) read(p []byte) (int, error) {

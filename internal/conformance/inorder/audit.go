@@ -18,7 +18,8 @@ const (
 // entry is what is known of one message.
 type entry struct {
 	confirmed bool
-	ended     int // how often it was handled, or has failed for good
+	ended     int    // how often it was handled, or has failed for good
+	by        string // the process that handled it first
 	begun     int
 }
 
@@ -28,6 +29,7 @@ type Audit struct {
 	keys      map[string][]*entry // by number
 	running   map[string]string   // what each process handles, by process and key
 	breaches  []string
+	examples  []string // of repeats
 	confirmed int
 	over      int // of the confirmed ones
 	repeats   int // runs for messages that had ended
@@ -74,7 +76,7 @@ func (a *Audit) Confirmed(key string, n int) {
 }
 
 // Begin is called when a handler begins.
-func (a *Audit) Begin(process, key string, n int) {
+func (a *Audit) Begin(process, key string, n int, about string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e := a.entry(key, n)
@@ -89,7 +91,9 @@ func (a *Audit) Begin(process, key string, n int) {
 	}
 	a.running[process+key] = fmt.Sprint(n)
 	if e.ended > 0 {
-		a.repeats++
+		if a.repeats++; len(a.examples) < 10 {
+			a.examples = append(a.examples, fmt.Sprintf("%s/%d first by %s, now by %s: %s", key, n, e.by, process, about))
+		}
 		if slices.ContainsFunc(a.keys[key][n:], func(e *entry) bool { return e.ended > 0 }) {
 			a.late++
 		}
@@ -105,6 +109,9 @@ func (a *Audit) End(process, key string, n int, over bool) {
 		return
 	}
 	e := a.entry(key, n)
+	if e.by == "" {
+		e.by = process
+	}
 	if e.ended++; e.ended == 1 && e.confirmed {
 		a.over++
 	}
@@ -129,11 +136,11 @@ func (a *Audit) Gone(process string) {
 	}
 }
 
-// Repeats is how many runs were for messages that had ended.
-func (a *Audit) Repeats() int {
+// Repeats is how many runs were for messages that had ended, with examples.
+func (a *Audit) Repeats() (n int, examples []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.repeats
+	return a.repeats, a.examples
 }
 
 // counts are how many messages were confirmed, and how many of these are over. The channel is closed when that changes.

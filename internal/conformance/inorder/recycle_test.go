@@ -34,7 +34,7 @@ func orderlyEnds(t *testing.T) {
 		w.Run(ctx, 100)
 	}
 	t.Log(w.Finish(ctx))
-	if n := w.Audit.Repeats(); n > 0 {
-		t.Errorf("%d repeats, want none", n)
+	if n, examples := w.Audit.Repeats(); n > 0 {
+		t.Errorf("%d repeats, want none: %v", n, examples)
 	}
 }

@@ -155,7 +155,7 @@ func (w *Workload) handle(_ context.Context, process string, d *rehop.Delivery) 
 	if err != nil {
 		return rehop.Permanent(err)
 	}
-	w.Audit.Begin(process, key, n)
+	w.Audit.Begin(process, key, n, fmt.Sprintf("attempt %d, redelivered %t", d.Attempt, d.Redelivered))
 	var fails bool
 	switch fateOf(key, n) {
 	case late:
