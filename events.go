@@ -26,6 +26,11 @@ func (c *Client) events(s *Subscription) consume.Events {
 			}
 		},
 	}
+	if len(c.hooks.held) > 0 {
+		e.Held = func(held consume.Held) {
+			notify(c.hooks.held, HeldEvent{Queue: s.config.Queue, Owner: held.Owns, Messages: held.Messages, Blocked: held.Blocked, Oldest: held.Oldest, Stalled: held.Stalled})
+		}
+	}
 	if len(c.hooks.handleStart) > 0 {
 		e.HandleStart = func(ctx context.Context, view any) context.Context {
 			for _, on := range c.hooks.handleStart {

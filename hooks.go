@@ -79,6 +79,11 @@ type Hooks struct {
 	// abandoned handler returns.
 	OnStuck func(StuckHandler)
 
+	// OnHeld is called when what waits has changed in a subscription with [Subscriber.OrderBy], at most once a second, and every
+	// 10 seconds while something waits. Only the process that handles the messages of a queue reports what waits, and once
+	// more, with nothing, when it does not handle them any more.
+	OnHeld func(HeldEvent)
+
 	// OnPause is called when a subscription pauses because its handler returned [Unavailable], and when
 	// it resumes or ends.
 	OnPause func(PauseEvent)
@@ -178,6 +183,17 @@ type PauseEvent struct {
 	Err    error
 }
 
+// HeldEvent is what waits because messages are handled in order by key.
+type HeldEvent struct {
+	Queue    string
+	Owner    bool      // this process handles the messages of the queue
+	Messages int       // that wait in the held queue
+	Blocked  int       // keys that wait until a message is replayed or skipped
+	Oldest   time.Time // when the first one of the messages that wait failed first; zero if none has failed
+	// Stalled: MaxHeld messages wait, and all of Prefetch, so that no message is handled until one of them is due.
+	Stalled bool
+}
+
 // hooks are the functions of all Hooks of a client, by event.
 type hooks struct {
 	open         []func(Config)
@@ -191,6 +207,7 @@ type hooks struct {
 	consumer     []func(ConsumerEvent)
 	stuck        []func(StuckHandler)
 	pause        []func(PauseEvent)
+	held         []func(HeldEvent)
 }
 
 func sortHooks(all []Hooks) hooks {
@@ -207,6 +224,7 @@ func sortHooks(all []Hooks) hooks {
 		keep(&h.consumer, on.OnConsumer, on.OnConsumer != nil)
 		keep(&h.stuck, on.OnStuck, on.OnStuck != nil)
 		keep(&h.pause, on.OnPause, on.OnPause != nil)
+		keep(&h.held, on.OnHeld, on.OnHeld != nil)
 	}
 	return h
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,27 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/rehoptest"
 )
+
+// heldLog keeps what OnHeld has reported.
+type heldLog struct {
+	mu  sync.Mutex
+	all []rehop.HeldEvent
+}
+
+func (l *heldLog) add(e rehop.HeldEvent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, e)
+}
+
+func (l *heldLog) last() rehop.HeldEvent {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.all) == 0 {
+		return rehop.HeldEvent{}
+	}
+	return l.all[len(l.all)-1]
+}
 
 func openAdmin(t *testing.T, b *rehoptest.Broker) *admin.Admin {
 	t.Helper()
@@ -36,7 +58,22 @@ func TestOrderHalt(t *testing.T) {
 				}
 				return nil
 			}}
-			subscribe(t, b.Client, rehop.Subscriber{Queue: "orders", Handler: log, OrderBy: byKey, AfterFail: rehop.Halt, Concurrency: 4})
+			var held heldLog
+			config := b.Config()
+			config.Hooks = []rehop.Hooks{{OnHeld: held.add}}
+			c, err := rehop.Open(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			subscribe(t, c, rehop.Subscriber{Queue: "orders", Handler: log, OrderBy: byKey, AfterFail: rehop.Halt, Concurrency: 4})
+			defer func() {
+				if err := c.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if last := held.last(); last.Owner || last.Messages > 0 {
+					t.Errorf("the last report is %+v, want nothing", last)
+				}
+			}()
 			publishKeys(t, b, "orders", "a/1", "b/1", "a/2", "a/3", "b/2")
 			time.Sleep(2 * time.Hour)
 			publishKeys(t, b, "orders", "a/4", "b/3")
@@ -49,9 +86,12 @@ func TestOrderHalt(t *testing.T) {
 				t.Errorf("of b have ended %v, want %v", got, want)
 			}
 			operator := openAdmin(t, b)
-			held, total, err := operator.Held(t.Context(), "orders")
-			if err != nil || total != 4 || held[0].ID != "a/1" || !held[0].Blocks || held[3].ID != "a/4" || held[3].Key != "a" || held[3].Blocks {
-				t.Errorf("held are %v, %d in all, %v; want a/1, which blocks the other three", held, total, err)
+			if last := held.last(); !last.Owner || last.Messages != 4 || last.Blocked != 1 {
+				t.Errorf("the last report is %+v, want 4 messages, and a key that is blocked", last)
+			}
+			waiting, total, err := operator.Held(t.Context(), "orders")
+			if err != nil || total != 4 || waiting[0].ID != "a/1" || !waiting[0].Blocks || waiting[3].ID != "a/4" || waiting[3].Key != "a" || waiting[3].Blocks {
+				t.Errorf("held are %v, %d in all, %v; want a/1, which blocks the other three", waiting, total, err)
 			}
 			want := []string{"a/1", "a/2", "a/3", "a/4"}
 			if skips {

@@ -44,6 +44,10 @@ type instruments struct {
 	connections metric.Int64UpDownCounter
 	consumers   metric.Int64UpDownCounter
 	paused      metric.Int64UpDownCounter
+	held        metric.Int64Gauge
+	heldOldest  metric.Float64Gauge
+	blocked     metric.Int64Gauge
+	stalled     metric.Int64Gauge
 
 	backlog     metric.Int64Gauge
 	oldest      metric.Float64Gauge
@@ -73,6 +77,10 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		connections: w.upDown("rehop.connections", "{connection}", "Connections of clients, by state"),
 		consumers:   w.upDown("rehop.consumers", "{consumer}", "Subscriptions that receive messages (up), or should but do not (down)"),
 		paused:      w.upDown("rehop.paused", "{subscription}", "Subscriptions that pause because a dependency of their handler is down"),
+		held:        w.gauge("rehop.held.messages", "{message}", "Messages that wait because they are handled in order by key"),
+		heldOldest:  w.seconds("rehop.held.oldest", "Time since the first failure of the oldest message that waits in order by key"),
+		blocked:     w.gauge("rehop.held.blocked", "{key}", "Keys whose messages wait until a failed message is replayed or skipped"),
+		stalled:     w.gauge("rehop.held.stalled", "{subscription}", "Subscriptions that handle no message because too many wait in order by key"),
 
 		backlog:     w.gauge("rehop.outbox.messages", "{message}", "Messages in the outbox, by state"),
 		oldest:      w.seconds("rehop.outbox.oldest", "Age of the oldest message in the outbox that is ready or retrying"),

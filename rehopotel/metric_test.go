@@ -168,6 +168,7 @@ func TestMetricsOfStanding(t *testing.T) {
 		m.client.OnConsumer(rehop.ConsumerEvent{Queue: "q", Up: up})
 	}
 	m.client.OnPause(rehop.PauseEvent{Queue: "q", Paused: true})
+	m.client.OnHeld(rehop.HeldEvent{Queue: "q", Owner: true, Messages: 3, Blocked: 1, Stalled: true})
 	m.client.OnStuck(rehop.StuckHandler{Queue: "q"})
 	m.client.OnStuck(rehop.StuckHandler{Queue: "q", Returned: true})
 	m.want(map[string]float64{
@@ -181,6 +182,10 @@ func TestMetricsOfStanding(t *testing.T) {
 		"rehop.consumers{rehop.queue=never,rehop.state=down}":                1,
 		"rehop.paused{rehop.queue=q}":                                        1,
 		"rehop.handlers.stuck{rehop.queue=q}":                                1,
+		"rehop.held.messages{rehop.queue=q}":                                 3,
+		"rehop.held.blocked{rehop.queue=q}":                                  1,
+		"rehop.held.stalled{rehop.queue=q}":                                  1,
+		"rehop.held.oldest{rehop.queue=q}":                                   0,
 	})
 	m.client.OnState(rehop.StateChange{Connection: "consume", State: rehop.StateClosed})
 	m.want(map[string]float64{

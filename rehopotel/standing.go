@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -169,6 +170,22 @@ func (c *client) onPause(e rehop.PauseEvent) {
 		n = -1
 	}
 	c.count.paused.Add(context.Background(), n, with(keyQueue.String(e.Queue)))
+}
+
+// onHeld records what waits in order by key.
+func (c *client) onHeld(e rehop.HeldEvent) {
+	ctx, queue := context.Background(), with(keyQueue.String(e.Queue))
+	age, stalled := 0., int64(0)
+	if !e.Oldest.IsZero() {
+		age = time.Since(e.Oldest).Seconds()
+	}
+	if e.Stalled {
+		stalled = 1
+	}
+	c.count.held.Record(ctx, int64(e.Messages), queue)
+	c.count.heldOldest.Record(ctx, age, queue)
+	c.count.blocked.Record(ctx, int64(e.Blocked), queue)
+	c.count.stalled.Record(ctx, stalled, queue)
 }
 
 // onStuck counts reports of handlers that ignore their context.

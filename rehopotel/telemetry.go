@@ -98,6 +98,7 @@ func (t *Telemetry) Client() rehop.Hooks {
 		OnConsumer:     c.onConsumer,
 		OnStuck:        c.onStuck,
 		OnPause:        c.onPause,
+		OnHeld:         c.onHeld,
 	}
 }
 

@@ -42,13 +42,16 @@ type ordered struct {
 	ready chan struct{} // signals to idle workers that there may be a message to take
 	over  chan struct{} // closed when the Owner has closed
 	tasks sync.WaitGroup
+	timer *time.Timer
+
+	reported Held // to hooks; only watch uses it, and serve when watch has ended
+	at       time.Time
 
 	mu        sync.Mutex
 	owner     *ordering.Owner
 	held      *rabbit.Session
 	reason    string
 	clean     bool
-	timer     *time.Timer
 	ticks     time.Time         // when the timer fires
 	questions []rabbit.Delivery // of operators, what waits
 	idle      int               // workers that wait, without those that have a signal
@@ -94,7 +97,8 @@ func (s *Subscription) superviseOrdered(ctx context.Context, base context.Contex
 
 func (s *Subscription) newOrdered(base context.Context, o offer) *ordered {
 	ctx, end := context.WithCancel(context.Background())
-	r := &ordered{sub: s, base: base, from: o, ctx: ctx, end: end, ready: make(chan struct{}, 2*s.settings.Concurrency), over: make(chan struct{})}
+	r := &ordered{sub: s, base: base, from: o, ctx: ctx, end: end, ready: make(chan struct{}, 2*s.settings.Concurrency), over: make(chan struct{}),
+		timer: time.NewTimer(time.Hour)}
 	r.owner = ordering.New(ordering.Options{
 		Session: rabbit.NewID(), Window: s.settings.Prefetch, MaxHeld: s.settings.Order.MaxHeld, Halt: s.settings.Order.Halt,
 		CrashLimit: s.settings.CrashLimit, Lasting: OrderedSession, Deliveries: heldDeliveries, Probe: probeEvery, Lease: leaseTime,
@@ -106,10 +110,8 @@ func (s *Subscription) newOrdered(base context.Context, o offer) *ordered {
 // serve lets workers handle messages until the session has ended.
 func (r *ordered) serve() {
 	s := r.sub
-	r.mu.Lock()
-	r.timer = time.AfterFunc(time.Hour, r.tick)
-	r.mu.Unlock()
 	r.event(func(*ordering.Owner, time.Time) {})
+	r.tasks.Go(r.watch)
 	r.tasks.Go(func() { r.read(r.from.session, (*ordering.Owner).FromMain) })
 	s.mu.Lock()
 	s.order = r
@@ -138,8 +140,8 @@ func (r *ordered) serve() {
 			r.abandon("the subscription was stopped")
 		}
 	}
-	r.mu.Lock()
 	r.timer.Stop()
+	r.mu.Lock()
 	held := r.held
 	r.mu.Unlock()
 	s.receiving.Store(false)
@@ -151,6 +153,7 @@ func (r *ordered) serve() {
 	r.end()
 	r.tasks.Wait()
 	r.resume()
+	r.reportHeld(Held{})
 }
 
 // event reports something to the Owner, and carries out what it decides.
@@ -190,12 +193,22 @@ func (r *ordered) carryOut() {
 	}
 }
 
-// tick reports the time to the Owner.
-func (r *ordered) tick() {
-	r.event(func(o *ordering.Owner, now time.Time) {
-		r.ticks = time.Time{}
-		o.Tick(now)
-	})
+// watch reports the time to the Owner, and what waits to hooks.
+func (r *ordered) watch() {
+	for {
+		select {
+		case <-r.timer.C:
+		case <-r.over:
+			return
+		}
+		var held Held
+		r.event(func(o *ordering.Owner, now time.Time) {
+			r.ticks = time.Time{}
+			o.Tick(now)
+			held = r.waiting()
+		})
+		r.reportHeld(held)
+	}
 }
 
 // read reports to the Owner what a queue delivers.

@@ -124,6 +124,8 @@ type Events struct {
 	Consumer func(up bool, err error)
 	Stuck    func(Stuck)
 	Pause    func(paused bool, err error)
+	// Held is called when what waits has changed, at most once a second, and every 10 seconds while something waits.
+	Held func(Held)
 	// Ended is called when the subscription has ended, before Closed is closed.
 	Ended func()
 }

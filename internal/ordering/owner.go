@@ -77,6 +77,7 @@ type Owner struct {
 	trial   *trial // not nil while the messages are handled one by one, because of crashes
 	bye     *Move
 	leaving *Message // the newest message when the last probe was sent
+	probes  int      // sent at the end
 
 	began     time.Time // when the first message came
 	probed    time.Time // when a probe was sent last

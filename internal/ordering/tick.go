@@ -138,16 +138,23 @@ func (o *Owner) Abandon(reason string, now time.Time) {
 	o.end(reason, false)
 }
 
-// farewell ends a session that is closing, when all that it has begun is over. It first sends a probe: when that has
-// come, the newest message can be acked, and the broker has had time to see the acks before. RabbitMQ forgets those
-// of a channel that it has not seen when the channel closes.
+// lastProbes is how many probes a session sends, one after the other, before it ends.
+const lastProbes = 2
+
+// farewell ends a session that is closing, when all that it has begun is over. It first sends probes, and waits for
+// them: then the newest message can be acked, and the broker has all acks. The channel of a consumer of RabbitMQ keeps
+// acks of a quorum queue back while more than 32 of its commands are under way, and forgets them when it closes. The
+// first probe may overtake acks that were sent before it, the second one does not.
 func (o *Owner) farewell() {
 	if o.phase != closing || o.running > 0 || o.moves > 0 || o.bye != nil {
 		return
 	}
-	if o.leaving == nil {
-		o.leaving = o.newest
+	if o.probes == 0 {
 		o.left = o.now
+	}
+	if (o.probes == 0 || o.newest != o.leaving) && o.probes < lastProbes {
+		o.probes++
+		o.leaving = o.newest
 		o.probe()
 	}
 	if o.newest == o.leaving && o.unacked < o.opt.Window && o.since(o.left) < byeGrace {

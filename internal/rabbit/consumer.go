@@ -169,14 +169,30 @@ func (s *Session) watch(closed <-chan *amqp.Error, canceled <-chan string) {
 		case <-s.closing:
 			s.ledger.flush()
 			s.ledger.stop() // first, for the same reason
+			s.rest(closed)
 			s.closeChannel()
 			return
 		case <-s.ledger.drained:
+			s.rest(closed)
 			// Closing is a round trip: when it returns, the broker has all that was sent before.
 			s.closeChannel()
 			s.ledger.stop()
 			return
 		}
+	}
+}
+
+// rest keeps the channel open until the broker has seen to a burst of acks.
+func (s *Session) rest(closed <-chan *amqp.Error) {
+	wait := s.ledger.rest()
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-closed:
 	}
 }
 

@@ -11,6 +11,14 @@ import (
 // ackDelay is the longest time that a finished message waits to be acked together with others.
 const ackDelay = 5 * time.Millisecond
 
+// A channel of RabbitMQ keeps acks of a quorum queue back while 32 of its commands are under way, and forgets them when it
+// closes (rabbit_fifo_client): their messages would be delivered again. So after more than ackBurst frames, the channel stays
+// open until none was sent for ackRest. That is long for the broker, which needs some milliseconds to see to them.
+const (
+	ackBurst = 16
+	ackRest  = 250 * time.Millisecond
+)
+
 type verdict uint8
 
 const (
@@ -51,6 +59,9 @@ type ledger struct {
 	retired  bool            // no more deliveries will come
 	drained  chan struct{}
 	alone    chan struct{} // closed: no more will come, and one is left without a verdict
+
+	burst int       // frames that were sent, each less than ackRest after the one before
+	last  time.Time // when the last one was sent
 
 	timer *time.Timer
 	wake  chan struct{}
@@ -121,7 +132,7 @@ func (l *ledger) settle(tag uint64, v verdict, note any) bool {
 	for l.prefix < len(l.verdicts) && l.verdicts[l.prefix] != unsettled {
 		l.prefix++
 	}
-	now := l.returns > 0 || l.retired || l.prefix >= l.batch || l.finished >= l.prefix+l.slack
+	now := l.returns > 0 || l.retired && l.open == 0 || l.prefix >= l.batch || l.finished >= l.prefix+l.slack
 	if !now && l.finished == 1 {
 		l.setTimer()
 	}
@@ -217,6 +228,7 @@ func (l *ledger) run() {
 				return // the session is dead: the broker redelivers its messages
 			}
 		}
+		l.noteSent(len(frames))
 		l.reportNotes(true)
 		for _, f := range l.flushed {
 			close(f)
@@ -232,6 +244,30 @@ func (l *ledger) run() {
 			return
 		}
 	}
+}
+
+// noteSent notes that frames were sent.
+func (l *ledger) noteSent(frames int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if now.Sub(l.last) >= ackRest {
+		l.burst = 0
+	}
+	if frames > 0 {
+		l.burst += frames
+		l.last = now
+	}
+}
+
+// rest is how long the channel must stay open so that the broker does not forget acks.
+func (l *ledger) rest() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.burst <= ackBurst {
+		return 0
+	}
+	return ackRest - time.Since(l.last)
 }
 
 // settlement is one frame to the broker.
@@ -254,7 +290,7 @@ func (s settlement) send(ch *amqp.Channel) error {
 
 // collect returns what is to be sent: first requeues and rejects, then one ack for the finished prefix,
 // then, if the gap behind that lasts, an ack for each finished message behind it. It also returns how
-// many deliveries are left to be settled; -1: more will come.
+// many deliveries are left to be settled; -1: more will come, or there is more to be sent.
 func (l *ledger) collect(out []settlement) ([]settlement, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -287,7 +323,7 @@ func (l *ledger) collect(out []settlement) ([]settlement, int) {
 	l.first += uint64(l.prefix)
 	l.prefix = 0
 	l.flushed, l.flushing = l.flushing, nil
-	if l.finished >= l.slack || l.retired || len(l.flushed) > 0 || l.late && l.mark == l.first {
+	if l.finished >= l.slack || len(l.flushed) > 0 || l.late && l.mark == l.first {
 		for i, v := range l.verdicts {
 			if v == acked {
 				out = append(out, settlement{tag: l.first + uint64(i), verdict: acked})
@@ -300,7 +336,7 @@ func (l *ledger) collect(out []settlement) ([]settlement, int) {
 	if l.late = false; l.finished > 0 {
 		l.setTimer()
 	}
-	if !l.retired {
+	if !l.retired || l.finished > 0 {
 		return out, -1
 	}
 	return out, l.open

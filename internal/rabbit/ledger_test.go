@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // still is a ledger without a channel and without its goroutine.
@@ -133,7 +135,6 @@ func TestLedgerGap(t *testing.T) {
 	for name, until := range map[string]func(*ledger){
 		"the timer fires":    (*ledger).expire,
 		"somebody waits":     (*ledger).flush,
-		"no more will come":  (*ledger).retire,
 		"too many are there": func(l *ledger) { l.slack = 2 },
 	} {
 		l := still(nil)
@@ -153,6 +154,48 @@ func TestLedgerGap(t *testing.T) {
 			t.Errorf("%s: when the gap closed the broker was told %v, want tag 1 alone", name, got)
 		}
 	}
+}
+
+// Also when no more will come, what is finished behind a gap is not acked one by one at once: the broker forgets acks if
+// there are too many when the channel closes.
+func TestLedgerRetired(t *testing.T) {
+	l := still(nil)
+	l.delivered(40)
+	l.retire()
+	for tag := uint64(40); tag > 1; tag-- {
+		l.settle(tag, acked, nil)
+	}
+	if got, left := l.collect(nil); len(got) != 0 || left != -1 {
+		t.Errorf("the broker was told %v, %d left, want nothing yet", got, left)
+	}
+	l.settle(1, acked, nil)
+	if got, left := l.collect(nil); len(got) != 1 || left != 0 {
+		t.Errorf("the broker was told %v, %d left, want one frame for all", got, left)
+	}
+}
+
+// After a burst of frames a channel stays open for a while.
+func TestLedgerRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := still(nil)
+		l.noteSent(ackBurst)
+		if wait := l.rest(); wait != 0 {
+			t.Errorf("after %d frames it rests for %v, want not at all", ackBurst, wait)
+		}
+		time.Sleep(ackRest / 2)
+		l.noteSent(1)
+		if wait := l.rest(); wait != ackRest {
+			t.Errorf("after one more it rests for %v, want %v", wait, ackRest)
+		}
+		time.Sleep(ackRest)
+		if wait := l.rest(); wait > 0 {
+			t.Errorf("after a while it rests for %v, want not at all", wait)
+		}
+		l.noteSent(1)
+		if wait := l.rest(); wait != 0 {
+			t.Errorf("after a single frame it rests for %v, want not at all", wait)
+		}
+	})
 }
 
 // Each note is reported once: as sent when its verdict has been sent, otherwise when the session has ended. Afterwards nothing is taken.

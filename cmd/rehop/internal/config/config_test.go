@@ -122,6 +122,9 @@ flows:
         env: {A: b}
         exit-codes: {3: failed, 4: discarded}
   last:
+    order-by: header.order-id
+    max-held: 50
+    after-fail: halt
     retry: none
     target: {http: "http://localhost/$${x}"}
 outboxes:
@@ -167,6 +170,7 @@ func TestParse(t *testing.T) {
 		Retry: rehop.Exponential(time.Second, 3, time.Hour, 8).WithJitter(0.2).WithImmediate(1)})
 	check("mail's target", *f.Flows[2].Target.Command, target.Command{Path: "./mail", Args: []string{"--fast", "now"}, Env: []string{"A=b"}, Timeout: 30 * time.Second,
 		Outcomes: map[int]target.Outcome{3: target.Failed, 4: target.Discarded}})
+	check("last's order", []any{f.Flows[3].OrderBy, f.Flows[3].Subscriber.MaxHeld, f.Flows[3].Subscriber.AfterFail}, []any{config.OrderKey("header.order-id"), 50, rehop.Halt})
 	check("last's schedule", f.Flows[3].Subscriber.Retry, rehop.NoRetry())
 	check("last's target", f.Flows[3].Target.HTTP.URL, "http://localhost/${x}")
 	check("dialects", []dialect.Dialect{f.Outboxes[0].Database.Dialect, f.Outboxes[1].Database.Dialect, f.Outboxes[2].Database.Dialect},
@@ -244,6 +248,10 @@ func TestFaults(t *testing.T) {
 		"fast rate":        {"flows:\n  a:\n    rate: 1e12/h" + ok, []string{`rehop.yaml:3: flow "a": rate 2.77`, "must be from 0 to 1000000 per second"}},
 		"endless rate":     {"flows:\n  a:\n    rate: inf/s" + ok, []string{`rehop.yaml:3: flow "a": rate +Inf must be`}},
 		"large burst":      {"flows:\n  a:\n    rate: {limit: 1/s, burst: 2000000}" + ok, []string{`rehop.yaml:3: flow "a": rate: burst 2000000 must be from 1 to 1000000`}},
+		"bad order":        {"flows:\n  a:\n    order-by: order-id" + ok, []string{`rehop.yaml:3: "order-id" must be header.NAME, body.PATH, key or type`}},
+		"classic order":    {"flows:\n  a:\n    queue-type: classic\n    order-by: key" + ok, []string{`flow "a": order-by cannot be combined with queue-type`}},
+		"held, no order":   {"flows:\n  a:\n    max-held: 5" + ok, []string{`flow "a": max-held or after-fail is set, and order-by is not`}},
+		"bad after-fail":   {"flows:\n  a:\n    order-by: key\n    after-fail: stop" + ok, []string{`rehop.yaml:4: "stop" must be one of skip, halt`}},
 		"no burst":         {"flows:\n  a:\n    rate: {limit: 1/s, burst: 0}" + ok, []string{`rehop.yaml:3: burst 0 must be at least 1`}},
 		"bad retry":        {"flows:\n  a:\n    retry: [1s, x]" + ok, []string{`rehop.yaml:3: "x" must be a time`}},
 		"half a retry":     {"flows:\n  a:\n    retry: {first: 1s, max: 1h}" + ok, []string{"retry: delays that grow need attempts"}},

@@ -251,7 +251,7 @@ func (f *File) Config() rehop.Config {
 func (f *File) Subscribers() []rehop.Subscriber {
 	all := make([]rehop.Subscriber, len(f.Flows))
 	for i, flow := range f.Flows {
-		all[i] = flow.Subscriber
+		all[i] = flow.Ordered()
 	}
 	return all
 }

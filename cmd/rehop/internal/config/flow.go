@@ -18,8 +18,10 @@ import (
 // Flow is a subscription with a target. Two flows that are read from the same text are equal by reflect.DeepEqual.
 type Flow struct {
 	Name string
-	// Subscriber has everything but the handler.
+	// Subscriber has everything but the handler, and the function of OrderBy.
 	Subscriber rehop.Subscriber
+	// OrderBy is where the key is by which messages are ordered.
+	OrderBy OrderKey
 	// PauseWhenDown pauses the flow, without using attempts, while the target cannot be reached.
 	PauseWhenDown bool
 	Target        Target
@@ -47,7 +49,7 @@ func (r *reader) agree(f *File) {
 		if at.faulty {
 			continue
 		}
-		s := f.Flows[i].Subscriber
+		s := f.Flows[i].Ordered()
 		if _, err := rehop.Topology(f.Config(), s); err != nil {
 			r.blame(at, err, fieldKeys)
 			continue
@@ -64,7 +66,7 @@ func (r *reader) agree(f *File) {
 
 // fieldKeys are the keys of fields whose name differs from the key.
 var fieldKeys = map[string]string{"QueueArgs": "arguments", "ExchangeType": "exchange-type", "Retry": "retry",
-	"Rate": "rate", "Burst": "burst", "Prefetch": "prefetch", "Concurrency": "concurrency"}
+	"OrderBy": "order-by", "MaxHeld": "max-held", "AfterFail": "after-fail", "Rate": "rate", "Burst": "burst", "Prefetch": "prefetch", "Concurrency": "concurrency"}
 
 func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 	flow := Flow{Name: name, Subscriber: rehop.Subscriber{Queue: name}}
@@ -88,6 +90,9 @@ func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 		"timeout":                r.period(&s.Timeout),
 		"crash-limit":            r.count(&s.CrashLimit),
 		"rate":                   r.rate(s),
+		"order-by":               value(r, &flow.OrderBy, "a text", "header.NAME, body.PATH, key or type", parseOrderKey),
+		"max-held":               r.count(&s.MaxHeld),
+		"after-fail":             r.afterFail(&s.AfterFail),
 		"pause-when-down":        r.whether(&flow.PauseWhenDown),
 		"probe-min":              r.period(&s.ProbeMin),
 		"probe-max":              r.period(&s.ProbeMax),
@@ -134,6 +139,10 @@ const usualFlowTimeout = 5 * time.Minute
 func (f Flow) Holds() time.Duration {
 	s := f.Subscriber
 	t := consume.Timeout{Concurrency: cmp.Or(s.Concurrency, 1), Rate: s.Rate}
+	if f.OrderBy != "" {
+		t.Handler = cmp.Or(s.Timeout, usualFlowTimeout)
+		return t.Ordered()
+	}
 	t.Prefetch = cmp.Or(s.Prefetch, consume.UsualPrefetch(t.Concurrency, t.Rate))
 	rounds := (t.Prefetch + t.Concurrency - 1) / t.Concurrency
 	return cmp.Or(s.Timeout, usualFlowTimeout)*time.Duration(rounds) + t.RateWait()

@@ -20,7 +20,7 @@ type running struct {
 
 func begin(ctx context.Context, g *generation, f config.Flow) (*running, error) {
 	handler, end := handlerFor(f, g)
-	s := f.Subscriber
+	s := f.Ordered()
 	s.Handler = handler
 	g.watch.expect(s.Queue)
 	sub, err := g.client.Subscribe(ctx, s)
