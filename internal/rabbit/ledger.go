@@ -11,14 +11,6 @@ import (
 // ackDelay is the longest time that a finished message waits to be acked together with others.
 const ackDelay = 5 * time.Millisecond
 
-// A channel of RabbitMQ keeps acks of a quorum queue back while 32 of its commands are under way, and forgets them when it
-// closes (rabbit_fifo_client): their messages would be delivered again. So after more than ackBurst frames, the channel stays
-// open until none was sent for ackRest. That is long for the broker, which needs some milliseconds to see to them.
-const (
-	ackBurst = 16
-	ackRest  = 250 * time.Millisecond
-)
-
 type verdict uint8
 
 const (
@@ -60,8 +52,7 @@ type ledger struct {
 	drained  chan struct{}
 	alone    chan struct{} // closed: no more will come, and one is left without a verdict
 
-	burst int       // frames that were sent, each less than ackRest after the one before
-	last  time.Time // when the last one was sent
+	pace pace
 
 	timer *time.Timer
 	wake  chan struct{}
@@ -250,24 +241,14 @@ func (l *ledger) run() {
 func (l *ledger) noteSent(frames int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	if now.Sub(l.last) >= ackRest {
-		l.burst = 0
-	}
-	if frames > 0 {
-		l.burst += frames
-		l.last = now
-	}
+	l.pace.sent(frames)
 }
 
 // rest is how long the channel must stay open so that the broker does not forget acks.
 func (l *ledger) rest() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.burst <= ackBurst {
-		return 0
-	}
-	return ackRest - time.Since(l.last)
+	return l.pace.rest()
 }
 
 // settlement is one frame to the broker.

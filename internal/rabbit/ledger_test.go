@@ -4,8 +4,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 // still is a ledger without a channel and without its goroutine.
@@ -172,30 +170,6 @@ func TestLedgerRetired(t *testing.T) {
 	if got, left := l.collect(nil); len(got) != 1 || left != 0 {
 		t.Errorf("the broker was told %v, %d left, want one frame for all", got, left)
 	}
-}
-
-// After a burst of frames a channel stays open for a while.
-func TestLedgerRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := still(nil)
-		l.noteSent(ackBurst)
-		if wait := l.rest(); wait != 0 {
-			t.Errorf("after %d frames it rests for %v, want not at all", ackBurst, wait)
-		}
-		time.Sleep(ackRest / 2)
-		l.noteSent(1)
-		if wait := l.rest(); wait != ackRest {
-			t.Errorf("after one more it rests for %v, want %v", wait, ackRest)
-		}
-		time.Sleep(ackRest)
-		if wait := l.rest(); wait > 0 {
-			t.Errorf("after a while it rests for %v, want not at all", wait)
-		}
-		l.noteSent(1)
-		if wait := l.rest(); wait != 0 {
-			t.Errorf("after a single frame it rests for %v, want not at all", wait)
-		}
-	})
 }
 
 // Each note is reported once: as sent when its verdict has been sent, otherwise when the session has ended. Afterwards nothing is taken.

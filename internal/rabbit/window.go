@@ -34,6 +34,7 @@ type window struct {
 	lapsed bool // by that, it has taken messages back
 	unread []Message
 	bytes  int // of those
+	pace   pace
 	received
 }
 
@@ -250,6 +251,9 @@ func (w *window) remove(tags []uint64) error {
 	if w.hasLapsed() { // acks would seem to succeed
 		return ErrHeldTooLong
 	}
+	w.mu.Lock()
+	w.pace.sent(len(tags) - together + min(together, 1))
+	w.mu.Unlock()
 	if together > 0 {
 		if err := w.ch.Ack(tags[together-1], true); err != nil {
 			return err
@@ -335,12 +339,22 @@ func (w *window) isComplete() bool {
 	return r.got-r.removed >= w.prefetch
 }
 
+// rest is how long the channel must stay open so that the broker does not forget acks.
+func (w *window) rest() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pace.rest()
+}
+
 // close closes the channel. When it returns, the broker has all that was sent before, and nothing of the window runs.
 func (w *window) close() error {
 	if w.closed {
 		return nil
 	}
 	w.closed = true
+	if wait := w.rest(); wait > 0 && !w.ch.IsClosed() {
+		time.Sleep(wait)
+	}
 	err := w.ch.Close()
 	<-w.ended
 	return err
