@@ -8,6 +8,16 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
+// OrderKeyHeader is the header in which the outbox passes on the OrderKey of a message.
+const OrderKeyHeader = "order-key"
+
+// OrderKey is for [Subscriber.OrderBy]: it returns the header order-key, with which the outbox publishes messages that have an
+// OrderKey. So the order of transactions is that of the handlers.
+func OrderKey(d *Delivery) string {
+	key, _ := d.Headers[OrderKeyHeader].(string)
+	return key
+}
+
 // order are the settings of OrderBy, nil if it is not set.
 func (s Subscriber) order() *consume.Order {
 	if s.OrderBy == nil {

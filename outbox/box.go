@@ -23,7 +23,7 @@ type Message struct {
 	// confirmed. Set it where order matters, for example to the id of a customer. Transactions with the same key wait for each other from
 	// Publish to their end. So publish late in the transaction, and all its messages in one call: transactions that lock several keys in
 	// separate calls can deadlock. A message that is set aside does not hold up the messages after it. A message with an OrderKey cannot
-	// be delayed. Default: none; no order is kept.
+	// be delayed. The key is published as the header rehop.OrderKeyHeader, unless the message has one; see rehop.OrderKey. Default: none; no order is kept.
 	OrderKey string
 }
 

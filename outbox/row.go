@@ -161,6 +161,19 @@ func (r *row) encode(m *Message) error {
 	return nil
 }
 
+// published is the message as it is published: with its order key, so that consumers can keep the order.
+func (r *row) published() (rehop.Message, error) {
+	m, err := r.message()
+	if _, has := m.Headers[rehop.OrderKeyHeader]; err != nil || has || r.orderKey == "" {
+		return m, err
+	}
+	if m.Headers == nil {
+		m.Headers = make(map[string]any, 1)
+	}
+	m.Headers[rehop.OrderKeyHeader] = r.orderKey
+	return m, nil
+}
+
 // message is the reverse of newRow.
 func (r *row) message() (rehop.Message, error) {
 	var p properties

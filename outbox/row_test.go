@@ -95,3 +95,25 @@ func TestChunk(t *testing.T) {
 		}
 	}
 }
+
+// The relay passes the order key on, and does not replace a header of the user.
+func TestOrderKeyIsPublished(t *testing.T) {
+	for name, c := range map[string]struct {
+		message Message
+		want    any
+	}{
+		"with a key":     {Message{OrderKey: "customer 7"}, "customer 7"},
+		"without a key":  {Message{}, nil},
+		"with a header":  {Message{OrderKey: "customer 7", Message: rehop.Message{Headers: map[string]any{rehop.OrderKeyHeader: "own"}}}, "own"},
+		"further header": {Message{OrderKey: "customer 7", Message: rehop.Message{Headers: map[string]any{"tenant": "a"}}}, "customer 7"},
+	} {
+		r, err := newRow(&c.message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := r.published()
+		if err != nil || m.Headers[rehop.OrderKeyHeader] != c.want {
+			t.Errorf("%s: the header is %v, %v, want %v", name, m.Headers[rehop.OrderKeyHeader], err, c.want)
+		}
+	}
+}
