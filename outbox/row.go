@@ -161,7 +161,7 @@ func (r *row) encode(m *Message) error {
 	return nil
 }
 
-// published is the message as it is published: with its order key, so that consumers can keep the order.
+// published is the message for the broker: with its order key, so that consumers can keep the order.
 func (r *row) published() (rehop.Message, error) {
 	m, err := r.message()
 	if _, has := m.Headers[rehop.OrderKeyHeader]; err != nil || has || r.orderKey == "" {
