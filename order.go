@@ -65,6 +65,9 @@ func (s Subscriber) orderFaults() (faults []error) {
 			fault("OrderBy cannot be combined with QueueArgs %s: rehop sets it, or it would change the order", name)
 		}
 	}
+	if s.Prefetch < 2 {
+		fault("Prefetch %d must be at least 2 with OrderBy: one message stays unacked, to notice that another process has taken over", s.Prefetch)
+	}
 	if s.AfterFail != Skip && s.AfterFail != Halt {
 		fault("AfterFail %d must be Skip or Halt", s.AfterFail)
 	}

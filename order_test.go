@@ -32,14 +32,22 @@ type orderLog struct {
 func (l *orderLog) Handle(ctx context.Context, d *rehop.Delivery) error {
 	l.mu.Lock()
 	l.begun = append(l.begun, d.ID)
+	answer := l.answer
 	l.mu.Unlock()
-	err := l.answer(ctx, d)
+	err := answer(ctx, d)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil || d.Attempt == d.MaxAttempts {
 		l.ended = append(l.ended, d.ID)
 	}
 	return err
+}
+
+// set changes the answer.
+func (l *orderLog) set(answer func(ctx context.Context, d *rehop.Delivery) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answer = answer
 }
 
 // of returns what has ended with a key.

@@ -3,6 +3,8 @@ package consume
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,15 +36,16 @@ const (
 // ordered is a session of a subscription that handles messages in order: it reports to an Owner what happens, and
 // carries out what the Owner decides.
 type ordered struct {
-	sub   *Subscription
-	base  context.Context
-	from  offer           // of the main queue
-	ctx   context.Context // ends with the session
-	end   context.CancelFunc
-	ready chan struct{} // signals to idle workers that there may be a message to take
-	over  chan struct{} // closed when the Owner has closed
-	tasks sync.WaitGroup
-	timer *time.Timer
+	sub    *Subscription
+	base   context.Context
+	from   offer           // of the main queue
+	ctx    context.Context // ends with the session
+	end    context.CancelFunc
+	ready  chan struct{} // signals to idle workers that there may be a message to take
+	over   chan struct{} // closed when the Owner has closed
+	ending chan struct{} // closed when no handler begins any more
+	tasks  sync.WaitGroup
+	timer  *time.Timer
 
 	reported Held // to hooks; only watch uses it, and serve when watch has ended
 	at       time.Time
@@ -52,23 +55,24 @@ type ordered struct {
 	held      *rabbit.Session
 	reason    string
 	clean     bool
-	ticks     time.Time         // when the timer fires
-	questions []rabbit.Delivery // of operators, what waits
-	idle      int               // workers that wait, without those that have a signal
-	tries     int               // probes in a pause
-	paused    bool
-	probes    *ordering.Message // the message that finds out whether a pause is over
+	ticks     time.Time              // when the timer fires
+	questions []rabbit.Delivery      // of operators, what waits
+	idle      int                    // workers that wait, without those that have a signal
+	pending   map[*Handling]struct{} // whose results are reported when they are acked
+	ended     bool                   // no handler begins any more
 }
 
 // superviseOrdered keeps a session open until the subscription ends.
 func (s *Subscription) superviseOrdered(ctx context.Context, base context.Context) {
 	o := s.opened
 	s.opened = offer{}
+	up := false // and reported so
 	for failures := 0; !s.stopping(); {
 		if o.session == nil {
 			var err error
 			if o, err = s.begin(ctx); err != nil {
 				failures++
+				up = false
 				s.reportDown(err)
 				wait := s.shared.Backoff.Delay(failures)
 				if rabbit.Permanent(err) {
@@ -80,11 +84,15 @@ func (s *Subscription) superviseOrdered(ctx context.Context, base context.Contex
 		}
 		failures = 0
 		s.receiving.Store(true)
-		s.settings.Events.Consumer(true, nil)
+		if !up {
+			s.settings.Events.Consumer(true, nil)
+		}
+		up = true
 		r := s.newOrdered(base, o)
 		r.serve()
 		o = offer{}
 		if !r.clean && !s.stopping() {
+			up = false
 			s.reportDown(errors.New(r.reason))
 			_ = rabbit.Pause(ctx, s.shared.Backoff.Delay(1))
 		}
@@ -93,16 +101,17 @@ func (s *Subscription) superviseOrdered(ctx context.Context, base context.Contex
 		o.session.Close()
 	}
 	s.receiving.Store(false)
+	s.resumeOrdered()
 }
 
 func (s *Subscription) newOrdered(base context.Context, o offer) *ordered {
 	ctx, end := context.WithCancel(context.Background())
 	r := &ordered{sub: s, base: base, from: o, ctx: ctx, end: end, ready: make(chan struct{}, 2*s.settings.Concurrency), over: make(chan struct{}),
-		timer: time.NewTimer(time.Hour)}
+		ending: make(chan struct{}), pending: make(map[*Handling]struct{}), timer: time.NewTimer(time.Hour)}
 	r.owner = ordering.New(ordering.Options{
 		Session: rabbit.NewID(), Window: s.settings.Prefetch, MaxHeld: s.settings.Order.MaxHeld, Halt: s.settings.Order.Halt,
-		CrashLimit: s.settings.CrashLimit, Lasting: OrderedSession, Deliveries: heldDeliveries, Probe: probeEvery, Lease: leaseTime,
-		Print: func(m *ordering.Message) string { return printOf(&m.Data.(*Handling).raw) },
+		CrashLimit: s.settings.CrashLimit, Lasting: OrderedSession, Deliveries: heldDeliveries, EndWithin: s.settings.Timeout*time.Duration(1+s.settings.Schedule.Immediate) + s.settings.StuckAfter + ConfirmGrace, Probe: probeEvery, Lease: leaseTime,
+		Print: func(m *ordering.Message) string { return printOf(m.Data.(*Handling)) },
 	}, time.Now())
 	return r
 }
@@ -152,8 +161,8 @@ func (r *ordered) serve() {
 	}
 	r.end()
 	r.tasks.Wait()
-	r.resume()
 	r.reportHeld(Held{})
+	r.leave()
 }
 
 // event reports something to the Owner, and carries out what it decides.
@@ -176,12 +185,16 @@ func (r *ordered) carryOut() {
 		case ordering.Ack:
 			r.ack(a.Of.Data.(*Handling))
 		case ordering.Close:
+			r.endTurns()
 			r.reason, r.clean = a.Reason, a.Clean
 			close(r.over)
 		}
 	}
 	if r.owner.Owns() {
 		r.answer()
+	}
+	if r.owner.Ending() {
+		r.endTurns()
 	}
 	for n := r.owner.Runnable(); n > 0 && r.idle > 0; n-- {
 		r.idle--
@@ -214,7 +227,7 @@ func (r *ordered) watch() {
 // read reports to the Owner what a queue delivers.
 func (r *ordered) read(session *rabbit.Session, tell func(*ordering.Owner, *ordering.Message, time.Time)) {
 	for d, ok := session.Next(); ok; d, ok = session.Next() {
-		if envelope.Text(d.Headers[envelope.OrderKind]) == envelope.OrderList {
+		if session != r.from.session && envelope.Text(d.Headers[envelope.OrderKind]) == envelope.OrderList && len(d.Body) == 0 {
 			r.event(func(*ordering.Owner, time.Time) { r.questions = append(r.questions, d) })
 			continue
 		}
@@ -259,16 +272,66 @@ func (r *ordered) ack(h *Handling) {
 		by(&h.raw)
 		return
 	}
-	result := *h.pending
-	r.sub.settle(h, result, by)
+	delete(r.pending, h)
+	r.sub.settle(h, *h.pending, by)
+}
+
+// endTurns notes that no handler begins any more. The caller holds the lock.
+func (r *ordered) endTurns() {
+	if !r.ended {
+		r.ended = true
+		close(r.ending)
+	}
+}
+
+// errLost is why a handler is canceled whose session was lost: the broker delivers its message again.
+var errLost = errors.New("the session of the message was lost")
+
+// leave ends what is left of a session. Its handlers are canceled, and have some time: another message of their keys may begin
+// in the next session.
+func (r *ordered) leave() {
+	r.mu.Lock()
+	pending := slices.Collect(maps.Keys(r.pending))
+	r.mu.Unlock()
+	for _, h := range pending {
+		r.sub.report(h, Result{Outcome: Lost, Err: h.pending.Err, Took: h.pending.Took})
+	}
+	if r.clean || r.sub.stopping() {
+		return
+	}
+	var mine []*worker
+	for w, h := range r.sub.handlers() {
+		if h.ordered == r {
+			h.cancel(context.Canceled, errLost)
+			mine = append(mine, w)
+		}
+	}
+	limit := time.NewTimer(r.sub.settings.StopGrace)
+	defer limit.Stop()
+	for _, w := range mine {
+		idle := w.untilIdle()
+		if idle == nil {
+			continue
+		}
+		select {
+		case <-idle:
+		case <-limit.C:
+			return
+		case <-r.sub.stop:
+			return
+		}
+	}
 }
 
 // take waits for a message to handle. False: this session has no more.
 func (r *ordered) take() (*ordering.Message, bool) {
 	for {
+		if r.sub.stopping() {
+			return nil, false
+		}
 		r.mu.Lock()
 		m, ok := r.owner.Take(time.Now())
-		crashed := ok && r.owner.Crashed(m)
+		crashed, skipped := ok && r.owner.Crashed(m), ok && m.Skipped()
 		closed := r.owner.Closed()
 		r.carryOut()
 		if !ok {
@@ -276,12 +339,12 @@ func (r *ordered) take() (*ordering.Message, bool) {
 		}
 		r.mu.Unlock()
 		switch {
-		case crashed || ok && m.Skipped():
+		case crashed || skipped:
 			r.giveUp(m, crashed)
 			continue
 		case ok:
 			return m, true
-		case closed || r.sub.stopping():
+		case closed:
 			return nil, false
 		}
 		select {

@@ -80,11 +80,9 @@ func (w *worker) attemptOrdered(h *Handling) bool {
 		return true
 	}
 	for rerun := 0; ; rerun++ {
-		if s.bucket != nil {
-			if how := s.takeToken(h); how != taken {
-				h.ordered.done(h, ordering.Unfinished, time.Time{}, Result{Outcome: Returned})
-				return true
-			}
+		if s.bucket != nil && (s.takeOrderedToken(h) != taken || s.pausedFor(h)) {
+			h.ordered.done(h, ordering.Unfinished, time.Time{}, Result{Outcome: Returned})
+			return true
 		}
 		mine, err := w.run(h)
 		if !mine {
@@ -176,52 +174,96 @@ func (r *ordered) done(h *Handling, v ordering.Verdict, due time.Time, result Re
 		m.Data, m.ID = h, h.raw.MessageId
 		if v != ordering.Unfinished && v != ordering.Unavailable {
 			h.pending = &result
+			r.pending[h] = struct{}{}
 		}
 		o.Done(m, v, due, now)
 	})
 	switch {
 	case lost:
 		r.sub.report(h, Result{Outcome: Lost, Err: result.Err, Took: result.Took})
-	case v == ordering.Unfinished:
+	case v == ordering.Unfinished && r.sub.stopping():
 		r.sub.report(h, result)
 	}
 }
 
-// pause lets no message run but this one, which finds out whether what the handler needs is up again.
+// orderedPause is a pause of a subscription that handles messages in order. It outlasts sessions.
+type orderedPause struct {
+	key   string // of the message that finds out whether it is over
+	tries int
+}
+
+// pause lets no message run but those of this key, the first of which finds out whether what the handler needs is up again.
 func (r *ordered) pause(h *Handling, err error) {
 	s := r.sub
-	r.mu.Lock()
-	began := !r.paused
-	r.paused = true
-	r.tries++
-	wait := rabbit.Backoff{Min: s.settings.ProbeMin, Max: s.settings.ProbeMax}.Delay(r.tries)
+	s.mu.Lock()
+	began := s.pausedOrder == nil
 	if began {
-		r.probes = h.message
+		s.pausedOrder = &orderedPause{}
 	}
-	r.mu.Unlock()
+	s.mu.Unlock()
 	if began {
 		s.reportPause(true, err)
 	}
-	r.done(h, ordering.Unavailable, time.Now().Add(wait), Result{})
+	lost := false
+	r.event(func(o *ordering.Owner, now time.Time) {
+		if lost = o.Closed(); lost {
+			return
+		}
+		due := now
+		if o.Probing(h.message) {
+			due = now.Add(rabbit.Backoff{Min: s.settings.ProbeMin, Max: s.settings.ProbeMax}.Delay(s.probesOrdered(h)))
+		}
+		h.message.Data = h
+		o.Done(h.message, ordering.Unavailable, due, now)
+	})
+	if lost {
+		s.report(h, Result{Outcome: Lost, Err: err})
+	}
+}
+
+// probesOrdered is how often messages have found out that a pause is not over, this one included.
+func (s *Subscription) probesOrdered(h *Handling) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pausedOrder
+	if p == nil { // another message has ended it
+		return 1
+	}
+	p.key = h.message.Key
+	p.tries++
+	return p.tries
+}
+
+// pausedFor reports whether another message finds out whether a pause is over.
+func (s *Subscription) pausedFor(h *Handling) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pausedOrder != nil && s.pausedOrder.key != h.message.Key
 }
 
 // resumeBy ends a pause if this is the message that was to find out.
 func (r *ordered) resumeBy(h *Handling) {
-	r.mu.Lock()
-	probes := r.probes == h.message
-	r.mu.Unlock()
+	r.sub.mu.Lock()
+	p := r.sub.pausedOrder
+	probes := p != nil && p.key == h.message.Key
+	r.sub.mu.Unlock()
 	if probes {
-		r.resume()
+		r.sub.resumeOrdered()
 	}
 }
 
-// resume ends a pause, if there is one.
-func (r *ordered) resume() {
-	r.mu.Lock()
-	paused := r.paused
-	r.paused, r.tries, r.probes = false, 0, nil
-	r.mu.Unlock()
+// resumeOrdered ends a pause, if there is one.
+func (s *Subscription) resumeOrdered() {
+	s.mu.Lock()
+	paused := s.pausedOrder != nil
+	s.pausedOrder = nil
+	s.mu.Unlock()
 	if paused {
-		r.sub.reportPause(false, nil)
+		s.reportPause(false, nil)
 	}
+}
+
+// takeOrderedToken waits for a token, and no longer than the session begins handlers.
+func (s *Subscription) takeOrderedToken(h *Handling) tokenWait {
+	return s.takeTokenUntil(h, h.ordered.ending)
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
@@ -25,16 +27,15 @@ func (r *ordered) message(d rabbit.Delivery, held bool) *ordering.Message {
 	if name := envelope.Text(d.Headers[envelope.OrderKind]); name != "" {
 		kind = ordering.Kind(max(0, slices.Index(kinds, name)))
 	}
-	if !held && kind != ordering.Probe || held && kind == ordering.Plain {
-		// Another kind in the main queue was brought there by an operator's tool, and a message without a kind in the
-		// held queue by somebody.
+	if !held && (kind != ordering.Probe || len(d.Body) > 0) {
+		// Another kind in the main queue was brought there by an operator's tool, or forged.
 		kind = ordering.Plain
 	}
 	m := &ordering.Message{Kind: kind, Redelivered: d.Redelivered, Print: envelope.Text(d.Headers[envelope.OrderPrint]),
-		Session: envelope.Text(d.Headers[envelope.OrderSession]), Number: uint64(envelope.Count(d.Headers[envelope.OrderNumber])),
-		Epoch: uint64(envelope.Count(d.Headers[envelope.OrderEpoch])), Crashes: envelope.Count(d.Headers[envelope.OrderCrashes])}
+		Session: envelope.Text(d.Headers[envelope.OrderSession]), Number: uint64(envelope.Number(d.Headers[envelope.OrderNumber])),
+		Epoch: uint64(envelope.Number(d.Headers[envelope.OrderEpoch])), Crashes: envelope.Count(d.Headers[envelope.OrderCrashes])}
 	if kind != ordering.Plain && !m.Copied() {
-		m.ID, m.Key, m.Seq = d.MessageId, envelope.Text(d.Headers[envelope.OrderKey]), uint64(envelope.Count(d.Headers[envelope.OrderSeq]))
+		m.ID, m.Key, m.Seq = d.MessageId, envelope.Text(d.Headers[envelope.OrderKey]), uint64(envelope.Number(d.Headers[envelope.OrderSeq]))
 		m.Replays, m.Attempt = envelope.Count(d.Headers[envelope.Replays]), envelope.Count(d.Headers[envelope.Attempt])
 		m.Data = &Handling{raw: d, message: m}
 		return m
@@ -55,10 +56,14 @@ func (r *ordered) message(d rabbit.Delivery, held bool) *ordering.Message {
 		m.Key = r.keyOf(h)
 		m.Session = ""
 	default:
-		m.Key, m.Seq = envelope.Text(d.Headers[envelope.OrderKey]), uint64(envelope.Count(d.Headers[envelope.OrderSeq]))
+		m.Key, m.Seq = envelope.Text(d.Headers[envelope.OrderKey]), uint64(envelope.Number(d.Headers[envelope.OrderSeq]))
+	}
+	if held && h.mark != first { // it has waited, and nothing has crashed
+		h.mark = first
+		r.sub.show(h)
 	}
 	if held || d.Redelivered {
-		m.Print = printOf(&h.raw)
+		m.Print = printOf(h)
 	}
 	return m
 }
@@ -70,15 +75,26 @@ func (r *ordered) keyOf(h *Handling) (key string) {
 			key, h.keyless = "", &PanicError{Text: fmt.Sprintf("OrderBy: panic: %v", p), Stack: string(debug.Stack())}
 		}
 	}()
-	return r.sub.settings.Order.Key(h.View)
+	if key = r.sub.settings.Order.Key(h.View); len(key) > maxKey {
+		hash := fnv.New128a()
+		hash.Write([]byte(key))
+		key = strings.ToValidUTF8(key[:maxKey-40], "") + "~" + hex.EncodeToString(hash.Sum(nil))
+	}
+	return key
 }
 
+// maxKey is how long a key may be in headers. A longer one is replaced by its beginning and a hash.
+const maxKey = 255
+
 // printOf is a hash of what a publisher has sent, which is the same for the copies of a message.
-func printOf(d *rabbit.Delivery) string {
-	hash := fnv.New128a()
-	for _, s := range []string{d.ContentType, d.ContentEncoding, d.CorrelationId, d.Type, d.AppId, d.Timestamp.UTC().String()} {
-		hash.Write([]byte(s))
-		hash.Write([]byte{0})
+func printOf(h *Handling) string {
+	d, origin, hash := &h.raw, h.history(), fnv.New128a()
+	for _, s := range []string{origin.Exchange, origin.Key, d.ContentType, d.ContentEncoding, d.CorrelationId, d.ReplyTo, d.Type, d.AppId, d.Timestamp.UTC().String()} {
+		fmt.Fprintf(hash, "%d %s", len(s), s)
+	}
+	headers := envelope.Clean(rabbit.FromTable(d.Headers))
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		fmt.Fprintf(hash, "%d %s %v", len(name), name, headers[name])
 	}
 	hash.Write(d.Body)
 	return hex.EncodeToString(hash.Sum(nil))
@@ -175,7 +191,10 @@ func (r *ordered) publishNote(a ordering.Action) {
 		case err == nil && a.Move != nil:
 			r.event(func(o *ordering.Owner, now time.Time) { o.Published(a.Move, now) })
 			return
-		case err == nil, a.Move == nil, errors.Is(err, rabbit.ErrClosed), rabbit.Pause(r.ctx, moveBackoff.Delay(tries)) != nil:
+		case err == nil:
+			r.event(func(o *ordering.Owner, now time.Time) { o.Noted(a.Write.Kind, now) })
+			return
+		case a.Move == nil, errors.Is(err, rabbit.ErrClosed), rabbit.Pause(r.ctx, moveBackoff.Delay(tries)) != nil:
 			return
 		}
 	}

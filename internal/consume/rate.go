@@ -45,7 +45,10 @@ const (
 
 // takeToken waits for a token. A drain ends the wait, so that another consumer can handle the message,
 // but not where the queue is deleted with the subscription.
-func (s *Subscription) takeToken(h *Handling) tokenWait {
+func (s *Subscription) takeToken(h *Handling) tokenWait { return s.takeTokenUntil(h, nil) }
+
+// takeTokenUntil is takeToken that also ends, as if the session had ended, when a channel is closed.
+func (s *Subscription) takeTokenUntil(h *Handling, over <-chan struct{}) tokenWait {
 	pause, may := s.pausing(h)
 	if !may {
 		return paused
@@ -66,6 +69,8 @@ func (s *Subscription) takeToken(h *Handling) tokenWait {
 		case <-end:
 			return stopped
 		case <-ended:
+			return lost
+		case <-over:
 			return lost
 		}
 	}

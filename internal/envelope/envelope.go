@@ -160,7 +160,7 @@ func Read(headers map[string]any, exchange, key string) Failure {
 		ReplayRun: Text(headers[ReplayRun]), Transient: headers[Transient] == true, Dropped: Text(headers[Dropped]),
 		InFailedQueue: headers[InFailedQueue] == true,
 		CC:            headers[CC],
-		Order:         Order{Held: Text(headers[OrderHeld]), Key: Text(headers[OrderKey]), Seq: int64(Count(headers[OrderSeq]))},
+		Order:         Order{Held: Text(headers[OrderHeld]), Key: Text(headers[OrderKey]), Seq: Number(headers[OrderSeq])},
 		Hooks:         hooked(headers),
 	}
 	if _, ok := headers[Queue]; ok {
@@ -413,6 +413,12 @@ func number(v any) int {
 
 // Count is a number within sensible limits: any program can write headers.
 func Count(v any) int { return min(max(number(v), 0), maxCount) }
+
+// Number is a number of any size that is not negative.
+func Number(v any) int64 {
+	n, _ := v.(int64)
+	return max(n, 0)
+}
 
 const (
 	maxCount  = 1_000_000

@@ -79,28 +79,27 @@ func (o *Owner) remove(k *key, m *Message) {
 	}
 }
 
-// insert adds a message of the held queue to its key, at the place of its number. If there is one with the
-// same number, the newer one stays, and the other one is acked together with it.
+// insert adds a message of the held queue to its key, at the place of its number. If there is one with the same number
+// and id, the newer one stays, and the other one is acked together with it. The number alone does not identify a message: a
+// replay has that of its copy in the failed queue, which may be of another time.
 func (o *Owner) insert(k *key, m *Message) {
-	i, found := slices.BinarySearchFunc(k.held, m.Seq, func(h *Message, seq uint64) int {
-		switch {
-		case h.Seq < seq:
-			return -1
-		case h.Seq > seq:
-			return 1
+	at := len(k.held)
+	for i, h := range k.held {
+		if h.Seq == m.Seq && h.ID == m.ID && m.ID != "" {
+			if m.newer(h) && k.running != h {
+				m.also = append(m.also, h)
+				k.held[i] = m
+			} else {
+				h.also = append(h.also, m)
+			}
+			return
 		}
-		return 0
-	})
-	switch {
-	case !found:
-		k.held = slices.Insert(k.held, i, m)
-		o.held++
-	case m.newer(k.held[i]) && k.running != k.held[i]:
-		m.also = append(m.also, k.held[i])
-		k.held[i] = m
-	default:
-		k.held[i].also = append(k.held[i].also, m)
+		if at == len(k.held) && (h.Seq > m.Seq || h.Seq == m.Seq && h.ID > m.ID) {
+			at = i
+		}
 	}
+	k.held = slices.Insert(k.held, at, m)
+	o.held++
 }
 
 // advance looks what can be done for a key: run its first message, wait for it, or move the next one

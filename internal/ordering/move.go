@@ -2,6 +2,7 @@ package ordering
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -50,7 +51,7 @@ func (o *Owner) Published(mv *Move, now time.Time) {
 	case o.trial != nil && mv == o.trial.move:
 		o.trial.noted = true
 		o.again(mv.key)
-	case mv.to == Failed && o.opt.Halt && !mv.of.skip:
+	case mv.to == Failed && o.opt.Halt && !mv.of.skip && !strings.HasPrefix(mv.copy.Key, Alone):
 		o.block(mv)
 	case mv.to == Failed:
 		o.settle(mv)

@@ -18,6 +18,7 @@ type Options struct {
 	CrashLimit int                   // how often a message may crash its consumers before it goes to the failed queue
 	Lasting    time.Duration         // after which the session ends, before the broker ends it. 0: never
 	Deliveries int                   // of the held queue, after which the session ends. 0: without limit
+	EndWithin  time.Duration         // how long handlers may keep the session from ending. 0: without limit
 	Probe      time.Duration         // how often to show signs of life
 	Print      func(*Message) string // a hash of a message's content
 	Lease      time.Duration         // how long a queue may send nothing although it should, before the session ends
@@ -65,27 +66,30 @@ type Owner struct {
 	calm    []*Message // that the session does not crash, which stays unacked, too
 
 	// What came from the main queue and must not be used yet, and the marks.
-	pen     []penned
-	need    uint64 // the mark that the newest message needs
-	sent    uint64 // marks sent
-	back    uint64 // marks that have come back
-	marked  time.Time
-	newest  *Message // of the main queue, which stays unacked
-	release bool     // it is done, and waits for one that is newer
+	pen      []penned
+	need     uint64 // the mark that the newest message needs
+	sent     uint64 // marks sent
+	back     uint64 // marks that have come back
+	marked   time.Time
+	deferred *Message // of the main queue: it is done, and stays unacked because no other one is
+	arrived  int      // messages of the main queue
 
 	pause   *pause // not nil while something that the handler needs is down
 	trial   *trial // not nil while the messages are handled one by one, because of crashes
 	bye     *Move
-	leaving *Message // the newest message when the last probe was sent
-	probes  int      // sent at the end
+	leaving int // messages that had arrived when the last probe was sent
+	probes  int // sent at the end
 
-	began     time.Time // when the first message came
-	probed    time.Time // when a probe was sent last
-	greeted   time.Time // when a hello was sent last
-	heardMain time.Time
-	heardHeld time.Time
-	left      time.Time // when the last probe was sent
-	received  int       // deliveries of the held queue
+	began      time.Time // when the first message came
+	probed     time.Time // when a probe was sent last
+	greeted    time.Time // when a hello was sent last
+	heardMain  time.Time
+	heardHeld  time.Time
+	probeNoted time.Time // when a probe was confirmed last
+	markNoted  time.Time
+	stopped    time.Time
+	left       time.Time // when the last probe was sent
+	received   int       // deliveries of the held queue
 }
 
 // penned is a message of the main queue that may be used when a mark has come back.
@@ -95,7 +99,7 @@ type penned struct {
 }
 
 // pause is a time in which only one message is tried.
-type pause struct{ of *Message }
+type pause struct{ of *key }
 
 // New begins a session that consumes the main queue.
 func New(opt Options, now time.Time) *Owner {
@@ -114,9 +118,12 @@ func (o *Owner) Actions() []Action {
 // Owns reports whether the session may handle messages.
 func (o *Owner) Owns() bool { return o.phase == owning }
 
+// Ending reports whether the session begins no handlers any more.
+func (o *Owner) Ending() bool { return o.phase >= closing }
+
 // Runnable is how many messages Take may return.
 func (o *Owner) Runnable() int {
-	if o.phase != owning {
+	if t := o.trial; o.phase != owning || t != nil && (o.running > 0 || t.of != nil && !t.noted) {
 		return 0
 	}
 	return len(o.runnable)
@@ -168,8 +175,8 @@ func (o *Owner) ack(m *Message) {
 		return
 	}
 	m.done = true
-	if m == o.newest { // it stays unacked until another one is the newest
-		o.release = true
+	if m.from == Main && o.unacked == 1 { // it stays unacked until there is another one
+		o.deferred = m
 		return
 	}
 	o.ackNow(m)
@@ -210,11 +217,11 @@ func (o *Owner) FromMain(m *Message, now time.Time) {
 	}
 	m.from = Main
 	o.heardMain = now
+	crowded := o.crowded()
 	o.unacked++
-	before := o.newest
-	o.newest = m
-	if o.release {
-		o.release = false
+	o.arrived++
+	if before := o.deferred; before != nil {
+		o.deferred = nil
 		o.ackNow(before)
 	}
 	if o.phase == waiting {
@@ -227,12 +234,14 @@ func (o *Owner) FromMain(m *Message, now time.Time) {
 	}
 	o.pen = append(o.pen, penned{m, o.need})
 	o.admit()
+	if o.phase == owning && o.crowded() && !crowded {
+		o.advanceAll()
+	}
 	o.farewell()
 }
 
 // admit uses what has come from the main queue, as far as that is known to be right.
 func (o *Owner) admit() {
-	crowded := o.crowded()
 	for o.phase == owning && len(o.pen) > 0 && o.pen[0].need <= o.back {
 		m := o.pen[0].message
 		o.pen[0] = penned{}
@@ -241,9 +250,6 @@ func (o *Owner) admit() {
 	}
 	if o.phase == owning && o.sent == o.back && len(o.pen) > 0 {
 		o.mark(0)
-	}
-	if o.phase == owning && o.crowded() && !crowded {
-		o.advanceAll()
 	}
 }
 

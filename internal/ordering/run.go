@@ -1,6 +1,9 @@
 package ordering
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Verdict is what has become of a message that was taken.
 type Verdict int
@@ -14,6 +17,9 @@ const (
 	Unavailable                // what the handler needs is down: no message runs until this one, when it is due, has run
 	Unfinished                 // it was not handled
 )
+
+// fullPause is how long a message that has failed for good stays where it is if the held queue has no room for its Block.
+const fullPause = 10 * time.Second
 
 // Take returns the next message to be handled. False: there is none at the moment. Each message that is
 // taken is to be returned by Done.
@@ -32,7 +38,7 @@ func (o *Owner) Take(now time.Time) (*Message, bool) {
 			o.advance(k)
 			continue
 		}
-		if o.pause != nil && o.pause.of != m {
+		if o.pause != nil && o.pause.of != k {
 			continue // the end of the pause looks at all keys
 		}
 		if o.trial != nil && !o.mayTry(k, m) {
@@ -68,14 +74,18 @@ func (o *Owner) Done(m *Message, v Verdict, due time.Time, now time.Time) {
 	case Unfinished:
 	case Unavailable:
 		if o.pause == nil {
-			o.pause = &pause{m}
+			o.pause = &pause{k}
 		}
-		if o.pause.of == m {
+		if o.pause.of == k {
 			m.Due = due
 		}
 	case Finished:
 		o.finished(k, m)
 	case FailForGood:
+		if o.opt.Halt && m.from == Main && o.full() && !k.blocked() {
+			m.Due = now.Add(fullPause) // there is no room for the Block
+			break
+		}
 		o.failed(k, m)
 	case Retry, Postpone:
 		if v == Retry {
@@ -84,16 +94,19 @@ func (o *Owner) Done(m *Message, v Verdict, due time.Time, now time.Time) {
 		m.Due = due
 		o.retry(k, m)
 	}
-	if o.pause != nil && o.pause.of == m && v != Unfinished && v != Unavailable {
+	if o.pause != nil && o.pause.of == k && v != Unfinished && v != Unavailable {
 		o.pause = nil
 		o.advanceAll()
 	} else {
 		o.advance(k)
 	}
 	o.tried(m, v)
-	o.releaseNewest()
+	o.releaseLast()
 	o.farewell()
 }
+
+// Probing reports whether a message that was taken finds out whether a pause is over, or would begin one.
+func (o *Owner) Probing(m *Message) bool { return o.pause == nil || o.pause.of == o.keys[m.Key] }
 
 // lift takes out the Block that a message replaces, if any.
 func (o *Owner) lift(k *key, m *Message) *Message {
@@ -140,10 +153,22 @@ func (o *Owner) retry(k *key, m *Message) {
 		lifts = o.lift(k, m)
 	}
 	o.remove(k, m)
+	o.unskip(m)
 	copied := *m
 	copied.Seq = o.place(m, lifts)
 	k.moving = o.toHeld(k, m, copied)
 	k.moving.lifts = lifts
+}
+
+// unskip keeps the order to skip a message that is moved: it is for its copy.
+func (o *Owner) unskip(m *Message) {
+	for i := len(m.also) - 1; i >= 0; i-- {
+		if m.also[i].Kind == Skip {
+			o.skips = append(o.skips, m.also[i])
+			m.also = slices.Delete(m.also, i, i+1)
+		}
+	}
+	m.skip = false
 }
 
 // place is the number of the copy of a message.

@@ -79,6 +79,16 @@ func (o *Owner) FromHeld(m *Message, now time.Time) {
 // hasRead reports whether the session knows what was in the held queue before its claim.
 func (o *Owner) hasRead() bool { return o.phase >= owning }
 
+// Noted is called when a message that an Owner has written about itself is confirmed. A queue that sends nothing is silent only if it has something to send.
+func (o *Owner) Noted(kind Kind, now time.Time) {
+	switch kind {
+	case Probe:
+		o.probeNoted = now
+	case Mark:
+		o.markNoted = now
+	}
+}
+
 func (o *Owner) hello() {
 	o.greeted = o.now
 	o.write(Held, Message{Kind: Hello})
@@ -148,8 +158,9 @@ func (o *Owner) crashesBefore() int {
 
 // own begins to handle messages.
 func (o *Owner) own() {
-	o.phase, o.heardMain = owning, o.now
+	o.phase, o.heardMain, o.received = owning, o.now, 0
 	o.skipAll()
+	o.blame()
 	if o.crashes >= suspectAfter {
 		o.beginTrials()
 	}
@@ -189,7 +200,7 @@ func (o *Owner) otherCopy(m *Message) {
 // published twice: it is acked together with the first one.
 func (k *key) has(m *Message) bool {
 	for _, h := range k.held {
-		if h.Seq == m.Seq && h.Session == m.Session && h.Kind == m.Kind && h.Attempt == m.Attempt {
+		if h.Seq == m.Seq && h.ID == m.ID && h.Session == m.Session && h.Kind == m.Kind && h.Attempt == m.Attempt {
 			h.also = append(h.also, m)
 			return true
 		}

@@ -6,8 +6,7 @@ import (
 )
 
 const (
-	// releaseAfter is how often a probe is sent at most so that the newest message, which is done, can be
-	// acked.
+	// releaseAfter is how often a probe is sent at most so that a message that is done can be acked.
 	releaseAfter = time.Second
 	// byeGrace is how long an orderly end waits for the broker.
 	byeGrace = 2 * time.Second
@@ -45,6 +44,9 @@ func (o *Owner) Tick(now time.Time) {
 		o.tickOwner()
 	case closing:
 		o.farewell()
+		if o.bye == nil && o.opt.EndWithin > 0 && o.since(o.stopped) >= o.opt.EndWithin {
+			o.end("handlers do not return", false)
+		}
 		if o.bye != nil && o.since(o.left) >= 2*byeGrace {
 			o.end("the broker has not confirmed the orderly end in time", false)
 		}
@@ -58,14 +60,14 @@ func (o *Owner) tickOwner() {
 		k := heap.Pop(&o.timers).(*key)
 		o.advance(k)
 	}
-	if o.since(later(o.heardMain, o.probed)) >= o.opt.Probe {
+	if o.unacked < o.opt.Window && o.since(later(o.heardMain, o.probed)) >= o.opt.Probe {
 		o.probe()
 	}
 	if o.sent == o.back && o.since(later(o.heardHeld, o.marked)) >= o.opt.Probe {
 		o.mark(0)
 	}
 	o.remind()
-	o.releaseNewest()
+	o.releaseLast()
 	o.endTrials()
 	o.expire()
 	long := o.opt.Lasting > 0 && o.since(o.began) >= o.opt.Lasting
@@ -92,11 +94,11 @@ func (o *Owner) remind() {
 func (o *Owner) expire() {
 	switch {
 	case o.phase == closed:
-	case o.heardHeld.Before(o.marked) && o.since(o.heardHeld) >= o.opt.Lease+o.opt.Probe:
+	case o.heardHeld.Before(o.markNoted) && o.since(o.heardHeld) >= o.opt.Lease+2*o.opt.Probe:
 		o.end("the held queue sends nothing", false)
 	case o.phase == owning && o.misses():
 		o.end("the held queue does not send what is in it", false)
-	case o.phase == owning && o.unacked < o.opt.Window && o.heardMain.Before(o.probed) && o.since(o.heardMain) >= o.opt.Lease+o.opt.Probe:
+	case o.phase == owning && o.unacked < o.opt.Window && o.heardMain.Before(o.probeNoted) && o.since(o.heardMain) >= o.opt.Lease+2*o.opt.Probe:
 		o.end("the main queue sends nothing", false)
 	}
 }
@@ -113,9 +115,9 @@ func (o *Owner) misses() bool {
 	return false
 }
 
-// releaseNewest sends a probe if the newest message is done: it can be acked when there is a newer one.
-func (o *Owner) releaseNewest() {
-	if o.phase == owning && o.release && o.newest.Kind == Plain && o.unacked < o.opt.Window && o.since(o.probed) >= releaseAfter {
+// releaseLast sends a probe if the only message that is unacked is done: it can be acked when there is another one.
+func (o *Owner) releaseLast() {
+	if o.phase == owning && o.deferred != nil && o.deferred.Kind == Plain && o.since(o.probed) >= releaseAfter {
 		o.probe()
 	}
 }
@@ -127,7 +129,7 @@ func (o *Owner) Stop(now time.Time) {
 	case o.phase < owning:
 		o.end("", true)
 	case o.phase == owning:
-		o.phase, o.runnable, o.timers = closing, nil, nil
+		o.phase, o.stopped, o.runnable, o.timers = closing, now, nil, nil
 		o.farewell()
 	}
 }
@@ -142,7 +144,7 @@ func (o *Owner) Abandon(reason string, now time.Time) {
 const lastProbes = 2
 
 // farewell ends a session that is closing, when all that it has begun is over. It first sends probes, and waits for
-// them: then the newest message can be acked, and the broker has all acks. The channel of a consumer of RabbitMQ keeps
+// them: then all messages can be acked, and the broker has all acks. The channel of a consumer of RabbitMQ keeps
 // acks of a quorum queue back while more than 32 of its commands are under way, and forgets them when it closes. The
 // first probe may overtake acks that were sent before it, the second one does not.
 func (o *Owner) farewell() {
@@ -152,12 +154,12 @@ func (o *Owner) farewell() {
 	if o.probes == 0 {
 		o.left = o.now
 	}
-	if (o.probes == 0 || o.newest != o.leaving) && o.probes < lastProbes {
+	if (o.probes == 0 || o.arrived != o.leaving) && o.probes < lastProbes {
 		o.probes++
-		o.leaving = o.newest
+		o.leaving = o.arrived
 		o.probe()
 	}
-	if o.newest == o.leaving && o.unacked < o.opt.Window && o.since(o.left) < byeGrace {
+	if o.arrived == o.leaving && o.unacked < o.opt.Window && o.since(o.left) < byeGrace {
 		return
 	}
 	o.bye = &Move{to: Held, copy: Message{Kind: Bye, Epoch: o.epoch, Session: o.opt.Session}}

@@ -41,10 +41,42 @@ func (o *Owner) fromTrial(m *Message, own bool) {
 		o.top = max(o.top, m.Epoch)
 	}
 	if old := o.trial.notes[m.Print]; old != nil {
+		if !own && (old.Epoch > m.Epoch || old.Epoch == m.Epoch && old.Number > m.Number) {
+			old, m = m, old
+		}
 		o.ack(old)
 	}
 	o.trial.notes[m.Print] = m
-	o.trial.crashes[m.Print] = max(o.trial.crashes[m.Print], m.Crashes)
+}
+
+// blame finds out which message the owner before has crashed with: that of the newest note, unless it has ended in an orderly
+// way. All other notes are of messages that did not crash it.
+func (o *Owner) blame() {
+	if o.trial == nil {
+		return
+	}
+	var newest *Message
+	for _, note := range o.trial.notes {
+		if newest == nil || note.Epoch > newest.Epoch || note.Epoch == newest.Epoch && note.Number > newest.Number {
+			newest = note
+		}
+	}
+	for print, note := range o.trial.notes {
+		n := note.Crashes
+		if note != newest || o.crashes == 0 {
+			n--
+		}
+		if n > 0 {
+			o.trial.crashes[print] = n
+			continue
+		}
+		delete(o.trial.notes, print)
+		delete(o.trial.crashes, print)
+		o.ack(note)
+	}
+	if len(o.trial.notes) == 0 && o.crashes < suspectAfter {
+		o.trial = nil
+	}
 }
 
 // mayTry reports whether the note of a message is confirmed, and writes it if there is none.
@@ -83,7 +115,12 @@ func (o *Owner) tried(m *Message, v Verdict) {
 // endTrials handles several messages at once again, if it is time.
 func (o *Owner) endTrials() {
 	t := o.trial
-	if t == nil || o.phase != owning || o.running > 0 || t.passed < trustAfter && o.since(t.began) < trustTime {
+	if t == nil || o.phase != owning || o.running > 0 {
+		return
+	}
+	since := o.since(t.began)
+	// A message that has crashed its consumers is waited for. But it may be gone.
+	if len(t.crashes) > 0 && since < max(trustTime, o.opt.Lasting/2) || t.passed < trustAfter && since < trustTime {
 		return
 	}
 	for _, note := range t.notes {
