@@ -20,12 +20,12 @@
 // number, the epoch, that is higher than any that was read. When the claim comes back, the session is the
 // owner, and handles messages.
 //
-// What other sessions wrote before the mark is inherited. What arrives later with a lower epoch is a
-// duplicate, and is dropped: its writer had lost both queues before the mark was sent, so it could not ack
+// What other sessions wrote before the claim is inherited. What arrives later with a lower epoch is a
+// duplicate, and is dropped: its writer had lost both queues before the claim was sent, so it could not ack
 // the original any more. A higher epoch means that this session was replaced, and it closes.
 //
 // A broker can lose sight of a consumer and find it again, with other sessions having come and gone in
-// between. So an owner always leaves two messages unacked: its claim in the held queue, and the newest
+// between. So an owner always leaves two messages unacked: its claim in the held queue, and at least one
 // message of the main queue. If it is replaced, these come to its successors first, marked as redelivered.
 // And nothing that comes from the main queue after a redelivered message is used before a mark that was
 // sent later has come back through the held queue.
