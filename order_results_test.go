@@ -143,59 +143,60 @@ func TestOrderedRedelivered(t *testing.T) {
 	}
 }
 
-// TestOrderedDrainFromHooks is about a defect that there was: a hook that calls Drain is refused, on whatever
-// goroutine it runs.
+// TestOrderedDrainFromHooks: Drain is refused in every hook, on whatever goroutine it runs.
 func TestOrderedDrainFromHooks(t *testing.T) {
-	b := rehoptest.Open(t)
-	var sub atomic.Pointer[rehop.Subscription]
-	var wrong atomic.Int32
-	call := func() {
-		if s := sub.Load(); s != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-			defer cancel()
-			if err := s.Drain(ctx); err == nil || !strings.Contains(err.Error(), "nothing was done") {
-				wrong.Add(1)
-			}
-		}
-	}
-	config := b.Config()
-	config.Hooks = []rehop.Hooks{{
-		OnResult: func(context.Context, *rehop.Delivery, rehop.Result) { call() },
-		OnMove:   func(context.Context, *rehop.Delivery, rehop.Result, map[string]any) { call() },
-		OnPause:  func(rehop.PauseEvent) { call() },
-	}}
-	c, err := rehop.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Close(context.Background()) }()
-	var runs atomic.Int32
-	s := subscribe(t, c, rehop.Subscriber{Queue: "orders", Concurrency: 8, OrderBy: byKey, Retry: rehop.Steps(10 * time.Millisecond), Handler: rehop.HandlerFunc(
-		func(context.Context, *rehop.Delivery) error {
-			time.Sleep(time.Millisecond)
-			switch runs.Add(1) % 3 {
-			case 0:
-				return errNotYet
-			case 1:
-				if runs.Load()%50 == 1 {
-					return rehop.Unavailable(errNotYet)
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		var sub atomic.Pointer[rehop.Subscription]
+		var wrong atomic.Int32
+		call := func() {
+			if s := sub.Load(); s != nil {
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+				defer cancel()
+				if err := s.Drain(ctx); err == nil || !strings.Contains(err.Error(), "nothing was done") {
+					wrong.Add(1)
 				}
 			}
-			return nil
-		})})
-	sub.Store(s)
-	for round := range 12 {
-		for i := range 60 {
-			publishKeys(t, b, "orders", fmt.Sprintf("k%d/%d", i, round))
 		}
-		if round%4 == 3 {
-			continue
+		config := b.Config()
+		config.Hooks = []rehop.Hooks{{
+			OnResult: func(context.Context, *rehop.Delivery, rehop.Result) { call() },
+			OnMove:   func(context.Context, *rehop.Delivery, rehop.Result, map[string]any) { call() },
+			OnPause:  func(rehop.PauseEvent) { call() },
+			OnHeld:   func(rehop.HeldEvent) { call() },
+		}}
+		c, err := rehop.Open(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
 		}
-		b.Drop()
-	}
-	time.Sleep(3 * time.Second)
-	if n := wrong.Load(); n > 0 {
-		t.Errorf("%d calls of Drain by hooks were not refused", n)
-	}
-	sub.Store(nil)
+		defer func() { _ = c.Close(context.Background()) }()
+		var runs atomic.Int32
+		s := subscribe(t, c, rehop.Subscriber{Queue: "orders", Concurrency: 8, OrderBy: byKey, Retry: rehop.Steps(10 * time.Millisecond), Handler: rehop.HandlerFunc(
+			func(context.Context, *rehop.Delivery) error {
+				time.Sleep(time.Millisecond)
+				switch runs.Add(1) % 3 {
+				case 0:
+					return errNotYet
+				case 1:
+					if runs.Load()%50 == 1 {
+						return rehop.Unavailable(errNotYet)
+					}
+				}
+				return nil
+			})})
+		sub.Store(s)
+		for round := range 12 {
+			for i := range 60 {
+				publishKeys(t, b, "orders", fmt.Sprintf("k%d/%d", i, round))
+			}
+			if round%4 == 3 {
+				continue
+			}
+			b.Drop()
+		}
+		time.Sleep(3 * time.Second)
+		if n := wrong.Load(); n > 0 {
+			t.Errorf("%d calls of Drain by hooks were not refused", n)
+		}
+		sub.Store(nil)
+	})
 }
