@@ -73,12 +73,7 @@ func (s *Subscription) superviseOrdered(ctx context.Context, base context.Contex
 			if o, err = s.begin(ctx); err != nil {
 				failures++
 				up = false
-				s.reportDown(err)
-				wait := s.shared.Backoff.Delay(failures)
-				if rabbit.Permanent(err) {
-					wait = max(wait, refusedPause)
-				}
-				_ = rabbit.Pause(ctx, wait)
+				s.awaitRetry(ctx, failures, err)
 				continue
 			}
 		}
@@ -108,9 +103,11 @@ func (s *Subscription) newOrdered(base context.Context, o offer) *ordered {
 	ctx, end := context.WithCancel(context.Background())
 	r := &ordered{sub: s, base: base, from: o, ctx: ctx, end: end, ready: make(chan struct{}, 2*s.settings.Concurrency), over: make(chan struct{}),
 		ending: make(chan struct{}), pending: make(map[*Handling]struct{}), timer: time.NewTimer(time.Hour)}
+	handler := s.settings.Timeout*time.Duration(1+s.settings.Schedule.Immediate) + s.settings.StuckAfter
 	r.owner = ordering.New(ordering.Options{
 		Session: rabbit.NewID(), Window: s.settings.Prefetch, MaxHeld: s.settings.Order.MaxHeld, Halt: s.settings.Order.Halt,
-		CrashLimit: s.settings.CrashLimit, Lasting: OrderedSession, Deliveries: heldDeliveries, EndWithin: s.settings.Timeout*time.Duration(1+s.settings.Schedule.Immediate) + s.settings.StuckAfter + ConfirmGrace, Probe: probeEvery, Lease: leaseTime,
+		CrashLimit: s.settings.CrashLimit, Lasting: OrderedSession, Deliveries: heldDeliveries, EndWithin: handler + ConfirmGrace,
+		Probe: probeEvery, Lease: leaseTime,
 		Print: func(m *ordering.Message) string { return printOf(m.Data.(*Handling)) },
 	}, time.Now())
 	return r

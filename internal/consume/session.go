@@ -85,12 +85,7 @@ func (s *Subscription) Supervise(base context.Context) {
 			if o, err = begin(ctx); err != nil {
 				begin = s.begin
 				failures++
-				s.reportDown(err)
-				wait := backoff.Delay(failures)
-				if rabbit.Permanent(err) {
-					wait = max(wait, refusedPause)
-				}
-				_ = rabbit.Pause(ctx, wait)
+				s.awaitRetry(ctx, failures, err)
 				continue
 			}
 		}
@@ -117,6 +112,16 @@ func (s *Subscription) Supervise(base context.Context) {
 		s.giveBackRest(context.Background(), o)
 		<-o.session.Ended() // when the broker has been sent all of that
 	}
+}
+
+// awaitRetry reports that no consumer could be started, and waits until it is to be tried again.
+func (s *Subscription) awaitRetry(ctx context.Context, failures int, err error) {
+	s.reportDown(err)
+	wait := s.shared.Backoff.Delay(failures)
+	if rabbit.Permanent(err) {
+		wait = max(wait, refusedPause)
+	}
+	_ = rabbit.Pause(ctx, wait)
 }
 
 // giveBackRest requeues what a session has received and no worker has taken. The broker must not take
