@@ -46,6 +46,7 @@ test: check services ## all checks and tests; installs and starts the servers th
 	done; exit $$failed
 
 matrix: $(REPORT) ## the whole integration suite on each release of RabbitMQ; ends with a table. RELEASES chooses
+	@scripts/services up $(foreach r,$(OLDER),rabbitmq-$r)
 	@rm -f bin/matrix; failed=0; for release in $(RELEASES); do \
 		export REHOP_RABBITMQ=$$release; \
 		scripts/services up || exit 1; \

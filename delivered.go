@@ -45,6 +45,7 @@ func (d *deliveries) Open(h *consume.Handling, in consume.Incoming) {
 		LastError:   past.Error, FirstFailed: past.FirstFailed, Redelivered: in.Redelivered, Replays: past.Replays,
 		givenID: in.GivenID,
 	}
+	to.OrderKey = to.orderKey()
 	if in.Known {
 		to.Exchange, to.Key, to.hooks = past.Exchange, past.Key, past.Hooks
 	}

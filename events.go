@@ -7,28 +7,28 @@ import (
 	"github.com/rehop/rehop/internal/consume"
 )
 
-// events calls the client's hooks for the events of a subscription. Those without a hook are nil, and
-// cost nothing.
-func (c *Client) events(s *Subscription) consume.Events {
+// events calls the client's hooks for the events of a subscription to a queue. Those without a hook are
+// nil, and cost nothing.
+func (c *Client) events(s *Subscription, queue string) consume.Events {
 	e := consume.Events{
 		Consumer: func(up bool, err error) {
-			notify(c.hooks.consumer, ConsumerEvent{Queue: s.config.Queue, Up: up, Err: publicError(err)})
+			notify(c.hooks.consumer, ConsumerEvent{Queue: queue, Up: up, Err: publicError(err)})
 		},
 		Stuck: func(stuck consume.Stuck) {
-			notify(c.hooks.stuck, StuckHandler{Queue: s.config.Queue, MessageID: stuck.MessageID, Messages: stuck.Messages, For: stuck.For, Replaced: stuck.Replaced, Returned: stuck.Returned})
+			notify(c.hooks.stuck, StuckHandler{Queue: queue, MessageID: stuck.MessageID, Messages: stuck.Messages, For: stuck.For, Replaced: stuck.Replaced, Returned: stuck.Returned})
 		},
 		Pause: func(paused bool, err error) {
-			notify(c.hooks.pause, PauseEvent{Queue: s.config.Queue, Paused: paused, Err: err})
+			notify(c.hooks.pause, PauseEvent{Queue: queue, Paused: paused, Err: err})
 		},
 		Ended: func() {
-			if c.forget(s) {
-				notify(c.hooks.consumer, ConsumerEvent{Queue: s.config.Queue, Ended: true})
+			if c.forget(s, queue) {
+				notify(c.hooks.consumer, ConsumerEvent{Queue: queue, Ended: true})
 			}
 		},
 	}
 	if len(c.hooks.held) > 0 {
 		e.Held = func(held consume.Held) {
-			notify(c.hooks.held, HeldEvent{Queue: s.config.Queue, Owner: held.Owns, Messages: held.Messages, Blocked: held.Blocked, Oldest: held.Oldest, Stalled: held.Stalled})
+			notify(c.hooks.held, HeldEvent{Queue: queue, Owner: held.Owns, Messages: held.Messages, Blocked: held.Blocked, Oldest: held.Oldest, Stalled: held.Stalled})
 		}
 	}
 	if len(c.hooks.handleStart) > 0 {

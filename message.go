@@ -40,6 +40,12 @@ type Message struct {
 	Type          string
 	AppID         string
 
+	// OrderKey is the key by which the message is to be handled in order, for example the number of the
+	// order that it is about. A subscription keeps that order if its OrderBy is [OrderKey]; with
+	// Partitions the key also decides on the partition. The outbox publishes messages with the same key
+	// one after the other. It is sent as the header [OrderKeyHeader], and a hash of it as the header
+	// [OrderSlotHeader]. Default: the header, if there is one.
+	OrderKey string
 	// Delay keeps the message on the broker for this duration before it is routed, at most about 310
 	// days. The exchange must be one that rehop declares (Config.Exchanges, Subscriber.Exchange), or the
 	// default exchange. Default: 0, routed at once.
@@ -81,17 +87,25 @@ func (m *Message) publishing(p *rabbit.Publishing, keepUnroutable bool) error {
 			return fmt.Errorf("%w: header %q: names that begin with %q belong to rehop", ErrInvalid, name, envelope.Prefix)
 		}
 	}
+	returned := !keepUnroutable && m.Exchange != "" // the default exchange has no alternate exchange that would keep it
+	order := m.orderKey()
 	switch {
-	case keepUnroutable, m.Exchange == "": // the default exchange has no alternate exchange that would keep it
+	case !returned && order == "":
 		p.Headers = rabbit.ToTable(m.Headers)
-	case len(m.Headers) == 0:
+	case len(m.Headers) == 0 && order == "":
 		p.Headers = returnHeaders
 	default:
-		headers := maps.Clone(m.Headers)
-		headers[layouts.HeaderReturn] = true
+		headers := make(map[string]any, len(m.Headers)+3)
+		maps.Copy(headers, m.Headers)
+		if returned {
+			headers[layouts.HeaderReturn] = true
+		}
+		if order != "" {
+			headers[OrderKeyHeader], headers[OrderSlotHeader] = order, layouts.Slot(order)
+		}
 		p.Headers = rabbit.ToTable(headers)
 	}
-	if len(m.Headers) > 0 {
+	if len(m.Headers) > 0 || order != "" {
 		if size, err := rabbit.HeaderSize(p.Headers); err != nil {
 			return err
 		} else if room := rabbit.HeaderRoom(p) - headerReserve; size > room {

@@ -1,38 +1,51 @@
 package rehop
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/rehop/rehop/internal/consume"
 	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
-// OrderKeyHeader is the header in which the outbox passes on the OrderKey of a message.
-const OrderKeyHeader = "order-key"
+// The headers in which [Message.OrderKey] is sent. Publishers without rehop set them, too: the slot is the FNV-1a hash of
+// the key, with 32 bits, modulo 64, as a decimal text. It is needed for [Subscriber.Partitions] alone.
+const (
+	OrderKeyHeader  = "order-key"
+	OrderSlotHeader = layouts.SlotHeader
+)
 
-// OrderKey is for [Subscriber.OrderBy]: it returns the header order-key, with which the outbox publishes messages that have an
-// OrderKey. So the order of transactions is that of the handlers.
-func OrderKey(d *Delivery) string {
-	key, _ := d.Headers[OrderKeyHeader].(string)
+// OrderKey is for [Subscriber.OrderBy]: it returns [Message.OrderKey]. With the outbox, the order of transactions is then that
+// of the handlers.
+func OrderKey(d *Delivery) string { return d.OrderKey }
+
+// orderKey is the key by which the message is to be handled in order.
+func (m *Message) orderKey() string {
+	if m.OrderKey != "" || m.Headers == nil {
+		return m.OrderKey
+	}
+	key, _ := m.Headers[OrderKeyHeader].(string)
 	return key
 }
 
-// order are the settings of OrderBy, nil if it is not set.
-func (s Subscriber) order() *consume.Order {
+// order are the settings of OrderBy for a partition; nil if it is not set.
+func (s Subscriber) order(partition int, shared *consume.Partitions) *consume.Order {
 	if s.OrderBy == nil {
 		return nil
 	}
 	return &consume.Order{Key: func(view any) string { return s.OrderBy(view.(*Delivery)) },
-		Held: layouts.HeldQueue(s.Queue), MaxHeld: s.MaxHeld, Halt: s.AfterFail == Halt}
+		Held: layouts.HeldQueue(layouts.PartitionQueue(s.Queue, partition)), MaxHeld: s.MaxHeld, Halt: s.AfterFail == Halt,
+		Shared: shared, Partition: partition}
 }
 
 // orderFaults finds settings with which messages cannot be handled in order.
 func (s Subscriber) orderFaults() (faults []error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if s.OrderBy == nil {
-		if s.MaxHeld != 0 || s.AfterFail != Skip {
-			fault("MaxHeld or AfterFail is set, and OrderBy is not")
+		if s.MaxHeld != 0 || s.AfterFail != Skip || s.Partitions != 0 {
+			fault("Partitions, MaxHeld or AfterFail is set, and OrderBy is not")
 		}
 		return faults
 	}
@@ -60,6 +73,9 @@ func (s Subscriber) orderFaults() (faults []error) {
 			fault("OrderBy cannot be combined with %s: %s", refused.name, refused.why)
 		}
 	}
+	if layouts.Partitioned(s.Queue) != s.Queue {
+		fault("OrderBy: the name of the queue, %q, is that of a partition of another one", s.Queue)
+	}
 	for _, name := range []string{"x-single-active-consumer", "x-delivery-limit", "x-queue-type", "x-message-ttl", "x-max-priority"} {
 		if _, set := s.QueueArgs[name]; set {
 			fault("OrderBy cannot be combined with QueueArgs %s: rehop sets it, or it would change the order", name)
@@ -68,6 +84,12 @@ func (s Subscriber) orderFaults() (faults []error) {
 	if s.Prefetch < 2 {
 		fault("Prefetch %d must be at least 2 with OrderBy: one message stays unacked, to notice that another process has taken over", s.Prefetch)
 	}
+	switch n := s.Partitions; {
+	case n < 0 || n > layouts.MaxPartitions || n&(n-1) != 0:
+		fault("Partitions %d must be a power of two, from 1 to %d", n, layouts.MaxPartitions)
+	case n > 1 && len(s.Queue) > layouts.MaxPartitioned:
+		fault("Partitions: the name of the queue has %d bytes, and must have at most %d", len(s.Queue), layouts.MaxPartitioned)
+	}
 	if s.AfterFail != Skip && s.AfterFail != Halt {
 		fault("AfterFail %d must be Skip or Halt", s.AfterFail)
 	}
@@ -75,4 +97,13 @@ func (s Subscriber) orderFaults() (faults []error) {
 		fault("MaxHeld %d must be from 1 to %d", s.MaxHeld, maxHeld)
 	}
 	return faults
+}
+
+// explain adds what to do if the queue has another number of partitions.
+func (s Subscriber) explain(err error) error {
+	refused, ok := errors.AsType[*TopologyError](err)
+	if !ok || s.OrderBy == nil || !strings.Contains(refused.Error(), "x-delivery-limit") {
+		return err
+	}
+	return fmt.Errorf("%w; the queue may have another number of partitions than %d, or not be ordered: see docs/ordering.md", err, s.Partitions)
 }

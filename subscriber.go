@@ -145,6 +145,14 @@ type Subscriber struct {
 	// message. If it panics, the message goes to the failed queue. It needs layout.Native and a queue that rehop declares, and cannot be combined with Batch,
 	// MessageTTL, MaxPriority, ConsumerPriority, PolicyPriority, or drop-head. Default: nil, no order.
 	OrderBy func(d *Delivery) string
+	// Partitions is how many queues the messages are spread over, with OrderBy, so that several processes handle them: a power
+	// of two, at most 64. Each partition is handled by one process, and the processes share them evenly. The queue is the first
+	// partition, and the others are named after it. [Message.OrderKey] decides on the partition: messages with the same one are
+	// in the same partition, those without one are in the first. So OrderBy must not return the same key for messages with
+	// different OrderKeys; OrderBy is usually [OrderKey]. Without an Exchange, publish to the exchange queue + ".split"; what is
+	// published to the queue by its name is in the first partition. The number cannot be changed while the queue exists.
+	// Concurrency and Rate are for all partitions of this process, Prefetch and MaxHeld for each. Default: 1.
+	Partitions int
 	// MaxHeld is how many messages may wait in the held queue of OrderBy. When it is full, messages that fail stay
 	// in the queue, and if all of Prefetch waits, no other message is handled. At most 50,000. Default: 1000.
 	MaxHeld int
@@ -211,6 +219,7 @@ func (s Subscriber) withDefaults(native layouts.Native) Subscriber {
 	if s.OrderBy != nil {
 		orDefault(&s.Prefetch, max(orderedPrefetch, 2*s.Concurrency))
 		orDefault(&s.MaxHeld, 1000)
+		orDefault(&s.Partitions, 1)
 	}
 	orDefault(&s.Prefetch, consume.UsualPrefetch(s.Concurrency, s.Rate))
 	if s.Rate > 0 {
@@ -457,7 +466,7 @@ func (s Subscriber) isolates() bool {
 func (s Subscriber) queueSpec() layouts.QueueSpec {
 	return layouts.QueueSpec{
 		Name: s.Queue, Type: s.queueType(), Passive: s.ExistingQueue, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
-		Args: s.queueArgs(), Ordered: s.OrderBy != nil, Exchange: s.Exchange, ExchangeType: s.ExchangeType, ExistingExchange: s.ExistingExchange, Keys: s.Keys,
+		Args: s.queueArgs(), Ordered: s.OrderBy != nil, Partitions: s.Partitions, Exchange: s.Exchange, ExchangeType: s.ExchangeType, ExistingExchange: s.ExistingExchange, Keys: s.Keys,
 	}
 }
 
@@ -479,8 +488,8 @@ func (s Subscriber) quorumPriorities() bool {
 	return s.MaxPriority > 0 && s.QueueType == layout.Quorum
 }
 
-func (s Subscriber) consumeOptions(plan topology.Plan) rabbit.ConsumeOptions {
-	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: plan,
+func (s Subscriber) consumeOptions(queue string, plan topology.Plan) rabbit.ConsumeOptions {
+	o := rabbit.ConsumeOptions{Queue: queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: plan,
 		QuorumPriorities: s.quorumPriorities()}
 	if s.ConsumerPriority != 0 {
 		o.Args = map[string]any{"x-priority": int32(s.ConsumerPriority)}
@@ -494,8 +503,8 @@ func (s Subscriber) consumeOptions(plan topology.Plan) rabbit.ConsumeOptions {
 	return o
 }
 
-// settings are those of the running subscription.
-func (s Subscriber) settings(forms []consume.Form) consume.Settings {
+// settings are those of the running subscription: one for each queue that it consumes.
+func (s Subscriber) settings(forms []consume.Form) []consume.Settings {
 	handler := s.Handler
 	for _, wrap := range slices.Backward(s.Middleware) {
 		handler = wrap(handler)
@@ -504,16 +513,27 @@ func (s Subscriber) settings(forms []consume.Form) consume.Settings {
 	if s.Classify != nil {
 		classify = func(view any, err error) error { return s.Classify(view.(*Delivery), err) }
 	}
-	return consume.Settings{
-		Order: s.order(),
-		Queue: s.Queue, Concurrency: s.Concurrency, Prefetch: s.Prefetch,
-		Timeout: s.Timeout, StuckAfter: s.StuckAfter, StopGrace: s.StopGrace,
-		Batch: s.Batch.settings(), CrashLimit: s.CrashLimit, ProbeMin: s.ProbeMin, ProbeMax: s.ProbeMax,
-		Rate: s.Rate, Burst: s.Burst, Classify: classify,
-		Schedule: consume.Schedule{Attempts: s.Retry.attempts, Immediate: s.Retry.immediate, After: s.Retry.after},
-		Layout:   s.layout(), Declared: s.queue(), Forms: forms, Options: s.consumeOptions(forms[0].Plan),
-		Isolates: s.isolates(), LastConsumer: s.AutoDelete,
-		DeadLetters: s.PolicyPriority == 0 && s.layout().DeadLettersToFailed(s.queue()), // a policy may be missing
-		Handler:     &deliveries{handler: handler, batch: s.Batch, queue: s.Queue, attempts: s.Retry.attempts},
+	all := make([]consume.Settings, max(1, s.Partitions))
+	var shared *consume.Partitions
+	if len(all) > 1 {
+		shared = consume.NewPartitions(len(all), s.Concurrency, s.Rate, s.Burst)
 	}
+	spec := s.queueSpec()
+	for i := range all {
+		spec.Name = layouts.PartitionQueue(s.Queue, i)
+		declared := s.layout().Queue(spec)
+		all[i] = consume.Settings{
+			Order: s.order(i, shared),
+			Queue: spec.Name, Concurrency: s.Concurrency, Prefetch: s.Prefetch,
+			Timeout: s.Timeout, StuckAfter: s.StuckAfter, StopGrace: s.StopGrace,
+			Batch: s.Batch.settings(), CrashLimit: s.CrashLimit, ProbeMin: s.ProbeMin, ProbeMax: s.ProbeMax,
+			Rate: s.Rate, Burst: s.Burst, Classify: classify,
+			Schedule: consume.Schedule{Attempts: s.Retry.attempts, Immediate: s.Retry.immediate, After: s.Retry.after},
+			Layout:   s.layout(), Declared: declared, Forms: forms, Options: s.consumeOptions(spec.Name, forms[0].Plan),
+			Isolates: s.isolates(), LastConsumer: s.AutoDelete,
+			DeadLetters: s.PolicyPriority == 0 && s.layout().DeadLettersToFailed(declared), // a policy may be missing
+			Handler:     &deliveries{handler: handler, batch: s.Batch, queue: spec.Name, attempts: s.Retry.attempts},
+		}
+	}
+	return all
 }

@@ -2,18 +2,24 @@ package rehop
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/rehop/rehop/internal/consume"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/topology"
 )
 
 // Subscription is a running subscription.
 type Subscription struct {
-	config  Subscriber
-	queue   topology.Queue // as declared
-	running *consume.Subscription
+	config Subscriber
+	queue  topology.Queue          // as declared
+	parts  []*consume.Subscription // one for each queue: see Subscriber.Partitions
+	left   int                     // of those, how many have not ended; the client's mutex protects it
+	closed chan struct{}
 }
 
 // Subscribe declares what the subscription needs and starts to handle messages. If the broker cannot
@@ -32,35 +38,56 @@ func (c *Client) Subscribe(ctx context.Context, config Subscriber) (*Subscriptio
 		return nil, fmt.Errorf("rehop: subscription %q: %w", config.Queue, err)
 	}
 	settings := config.settings(forms)
-	s := &Subscription{config: config, queue: settings.Declared}
-	settings.Events = c.events(s)
-	s.running = consume.New(&c.consuming, settings)
+	s := &Subscription{config: config, queue: settings[0].Declared, left: len(settings), closed: make(chan struct{})}
+	for _, part := range settings {
+		part.Events = c.events(s, part.Queue)
+		s.parts = append(s.parts, consume.New(&c.consuming, part))
+	}
+	abort := func(err error) (*Subscription, error) {
+		for _, part := range s.parts {
+			part.Abort()
+		}
+		return nil, fmt.Errorf("rehop: subscribe to %q: %w", config.Queue, err)
+	}
 	if c.State() == StateOpen || c.State() == StateBlocked {
-		if err := s.running.Open(ctx); err != nil && (rabbit.Permanent(err) || ctx.Err() != nil) {
-			return nil, fmt.Errorf("rehop: subscribe to %q: %w", config.Queue, publicError(err))
+		for _, part := range s.parts {
+			if err := part.Open(ctx); err != nil && (rabbit.Permanent(err) || ctx.Err() != nil) {
+				return abort(config.explain(publicError(err)))
+			}
 		}
 	}
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		s.running.Abort()
-		return nil, fmt.Errorf("rehop: subscribe to %q: %w", config.Queue, ErrClosed)
+		return abort(ErrClosed)
 	}
 	c.subscriptions[s] = struct{}{}
 	base := context.WithoutCancel(ctx)
-	c.background.Go(func() { s.running.Supervise(base) })
+	for _, part := range s.parts {
+		c.background.Go(func() { part.Supervise(base) })
+	}
+	c.background.Go(func() {
+		for _, part := range s.parts {
+			<-part.Closed()
+		}
+		close(s.closed)
+	})
 	c.mu.Unlock()
-	s.running.Work(base)
+	for _, part := range s.parts {
+		part.Work(base)
+	}
 	return s, nil
 }
 
-// forget removes a subscription that has ended. It reports whether it was the last one to its queue.
-func (c *Client) forget(s *Subscription) (last bool) {
+// forget notes that a subscription to a queue has ended. It reports whether it was the last one.
+func (c *Client) forget(s *Subscription, queue string) (last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.subscriptions, s)
+	if s.left--; s.left == 0 {
+		delete(c.subscriptions, s)
+	}
 	for other := range c.subscriptions {
-		if other.config.Queue == s.config.Queue {
+		if other != s && other.config.Queue == layouts.Partitioned(queue) {
 			return false
 		}
 	}
@@ -72,10 +99,36 @@ func (s *Subscription) Queue() string { return s.config.Queue }
 
 // Receiving reports whether the broker sends messages to the subscription. While it drains or stops it
 // is false as soon as the broker has canceled the consumer.
-func (s *Subscription) Receiving() bool { return s.running.Receiving() }
+func (s *Subscription) Receiving() bool {
+	return !slices.ContainsFunc(s.parts, func(part *consume.Subscription) bool { return !part.Receiving() })
+}
 
 // Closed is closed when the subscription has ended.
-func (s *Subscription) Closed() <-chan struct{} { return s.running.Closed() }
+func (s *Subscription) Closed() <-chan struct{} { return s.closed }
+
+// each calls a function that ends the subscription to each queue, at once.
+func (s *Subscription) each(what string, end func(part *consume.Subscription) error) error {
+	for _, part := range s.parts {
+		if err := part.FromInside(what); err != nil {
+			return err
+		}
+	}
+	faults := make([]error, len(s.parts))
+	var ending sync.WaitGroup
+	for i, part := range s.parts {
+		ending.Go(func() { faults[i] = end(part) })
+	}
+	ending.Wait()
+	for _, part := range s.parts {
+		select {
+		case <-part.Closed():
+		default: // it was given up
+			return errors.Join(faults...)
+		}
+	}
+	<-s.closed
+	return errors.Join(faults...)
+}
 
 // Drain stops receiving and lets handlers finish what was received. It returns nil when the broker has
 // all acks. When ctx ends first, Drain continues like Stop and returns an error.
@@ -92,7 +145,9 @@ func (s *Subscription) Closed() <-chan struct{} { return s.running.Closed() }
 //
 // In a handler or hook of this subscription, Drain does nothing and returns an error, because it would
 // wait for itself.
-func (s *Subscription) Drain(ctx context.Context) error { return s.running.Drain(ctx) }
+func (s *Subscription) Drain(ctx context.Context) error {
+	return s.each("drain", func(part *consume.Subscription) error { return part.Drain(ctx) })
+}
 
 // Stop starts no more handlers and cancels the contexts of running ones. Messages that they do not
 // finish go back to the queue, and no attempt is used. Stop waits for handlers for
@@ -100,4 +155,4 @@ func (s *Subscription) Drain(ctx context.Context) error { return s.running.Drain
 // runs, and Stop returns an error. A failed message that the broker does not confirm within 2 s goes
 // back, too. In a handler or hook of this subscription, Stop does nothing and returns an error, because
 // it would wait for itself.
-func (s *Subscription) Stop() error { return s.running.Stop() }
+func (s *Subscription) Stop() error { return s.each("stop", (*consume.Subscription).Stop) }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/rehop/rehop"
@@ -23,16 +24,43 @@ func (a *Admin) Skip(ctx context.Context, queue, id string) error {
 	if id == "" {
 		return fmt.Errorf("skip a message of %q: the id is empty", queue)
 	}
-	held := layouts.HeldQueue(queue)
-	err := a.sender.Publish(ctx, "", held, &rabbit.Publishing{MessageId: id, DeliveryMode: rabbit.Persistent,
-		Headers: rabbit.Table{envelope.OrderKind: envelope.OrderSkip, envelope.OrderSession: adminName}}, true)
-	switch {
-	case errors.Is(err, rabbit.ErrUnroutable):
-		return fmt.Errorf("skip message %s of %q: %w: %q; the queue is not handled in order by key", id, queue, ErrNoQueue, held)
-	case err != nil:
+	partitions, err := a.partitions(ctx, queue)
+	if err != nil {
 		return fmt.Errorf("skip message %s of %q: %w", id, queue, err)
 	}
+	for _, held := range partitions {
+		err := a.sender.Publish(ctx, "", held, &rabbit.Publishing{MessageId: id, DeliveryMode: rabbit.Persistent,
+			Headers: rabbit.Table{envelope.OrderKind: envelope.OrderSkip, envelope.OrderSession: adminName}}, true)
+		if err != nil {
+			return fmt.Errorf("skip message %s of %q: %w", id, queue, err)
+		}
+	}
 	return nil
+}
+
+// partitions are the held queues of a queue: one, or one for each partition. Each power of two is looked for, because that many there are.
+func (a *Admin) partitions(ctx context.Context, queue string) (held []string, err error) {
+	exists := func(n int) (bool, error) {
+		_, there, err := existing(a.read.Inspect(ctx, layouts.HeldQueue(layouts.PartitionQueue(queue, n))))
+		return there, err
+	}
+	count := 1
+	for there := true; there && count < layouts.MaxPartitions; {
+		if there, err = exists(count); err != nil {
+			return nil, err
+		} else if there {
+			count *= 2
+		}
+	}
+	for n := range count {
+		held = append(held, layouts.HeldQueue(layouts.PartitionQueue(queue, n)))
+	}
+	if there, err := exists(0); err != nil {
+		return nil, err
+	} else if !there {
+		return nil, fmt.Errorf("%w: %q; the queue is not handled in order by key", ErrNoQueue, held[0])
+	}
+	return held, nil
 }
 
 // Held is a message that waits because messages are handled in order by key (rehop.Subscriber.OrderBy): it has failed, or a
@@ -53,37 +81,53 @@ type Held struct {
 var ErrNoAnswer = errors.New("no process that handles the messages of the queue has answered")
 
 // Held returns messages of a queue that wait in order, those of each key in their order, and how many there are. It returns at
-// most 5,000. Only the process that handles the queue's messages knows them, and is asked. If none answers before ctx ends, the
-// error is ErrNoAnswer. If the queue is not handled in order by key, it is ErrNoQueue.
+// most 5,000 for each partition. Only the processes that handle the queue's messages know them, and are asked. If one of them does not
+// answer before ctx ends, the error is ErrNoAnswer. If the queue is not handled in order by key, it is ErrNoQueue.
 func (a *Admin) Held(ctx context.Context, queue string) (messages []Held, total int, err error) {
-	held := layouts.HeldQueue(queue)
-	fail := func(err error) ([]Held, int, error) {
-		return nil, 0, fmt.Errorf("list what waits in %q: %w", held, err)
+	partitions, err := a.partitions(ctx, queue)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list what waits in %q: %w", queue, err)
 	}
-	if _, exists, err := existing(a.read.Inspect(ctx, held)); err != nil {
-		return fail(err)
-	} else if !exists {
-		return fail(fmt.Errorf("%w; %q is not handled in order by key", ErrNoQueue, queue))
+	lists := make([]envelope.HeldList, len(partitions))
+	faults := make([]error, len(partitions))
+	var asking sync.WaitGroup
+	for i, held := range partitions {
+		asking.Go(func() {
+			if lists[i], faults[i] = a.held(ctx, held); faults[i] != nil {
+				faults[i] = fmt.Errorf("list what waits in %q: %w", held, faults[i])
+			}
+		})
 	}
+	asking.Wait()
+	if err := errors.Join(faults...); err != nil {
+		return nil, 0, err
+	}
+	for _, list := range lists {
+		total += list.Total
+		for _, m := range list.Messages {
+			messages = append(messages, Held{ID: m.ID, Key: m.Key, Blocks: m.Blocks, Failures: m.Attempt, Due: m.Due, FirstFailed: m.FirstFailed,
+				Kind: rehop.Kind(m.Kind), Error: m.Error})
+		}
+	}
+	return messages, total, nil
+}
+
+// held asks the process that has a held queue.
+func (a *Admin) held(ctx context.Context, held string) (list envelope.HeldList, err error) {
 	request, err := a.requester.Send(ctx, "", held, &rabbit.Publishing{MessageId: rabbit.NewID(), DeliveryMode: rabbit.Persistent,
 		Headers: rabbit.Table{envelope.OrderKind: envelope.OrderList, envelope.OrderSession: adminName}})
 	if err != nil {
-		return fail(err)
+		return list, err
 	}
 	defer request.End()
 	reply, err := request.Reply(ctx)
 	if err != nil {
-		return fail(fmt.Errorf("%w: %w", ErrNoAnswer, err))
+		return list, fmt.Errorf("%w: %w", ErrNoAnswer, err)
 	}
-	var list envelope.HeldList
 	if err := json.Unmarshal(reply.Body, &list); err != nil {
-		return fail(fmt.Errorf("the answer cannot be read: %w", err))
+		return list, fmt.Errorf("the answer cannot be read: %w", err)
 	}
-	for _, m := range list.Messages {
-		messages = append(messages, Held{ID: m.ID, Key: m.Key, Blocks: m.Blocks, Failures: m.Attempt, Due: m.Due, FirstFailed: m.FirstFailed,
-			Kind: rehop.Kind(m.Kind), Error: m.Error})
-	}
-	return messages, list.Total, nil
+	return list, nil
 }
 
 // replayInOrder returns a message to the place at which the messages of its key wait for it.

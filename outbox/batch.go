@@ -146,7 +146,7 @@ func (b *batch) load(ctx context.Context) bool {
 			continue
 		}
 		var err error
-		if b.messages[i], err = b.rows[i].published(); err != nil {
+		if b.messages[i], err = b.rows[i].message(); err != nil {
 			b.fates[i] = fate{verdict: aside, err: err}
 		}
 	}

@@ -13,20 +13,6 @@ import (
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
-// Message is a message for the outbox.
-//
-// A message with Delay or At waits in the table, not on the broker. So its exchange need not be one that rehop declares, and it can be
-// canceled. The default of Timestamp is the time at which the message was written to the outbox.
-type Message struct {
-	rehop.Message
-	// OrderKey is a key whose messages are published in the order in which their transactions commit, each after the one before is
-	// confirmed. Set it where order matters, for example to the id of a customer. Transactions with the same key wait for each other from
-	// Publish to their end. So publish late in the transaction, and all its messages in one call: transactions that lock several keys in
-	// separate calls can deadlock. A message that is set aside does not hold up the messages after it. A message with an OrderKey cannot
-	// be delayed. The key is published as the header rehop.OrderKeyHeader, unless the message has one; see rehop.OrderKey. Default: none; no order is kept.
-	OrderKey string
-}
-
 // Tx is a transaction in which messages are published: a *sql.Tx, the result of inbox.From, or a pgx.Tx through outboxpgx.Tx. On MySQL
 // it must also have the method QueryContext of a *sql.Tx, for messages with an OrderKey and for Cancel.
 type Tx interface {
@@ -47,13 +33,21 @@ func New(d dialect.Dialect) Box { return Box{Dialect: d} }
 func (b Box) sql() sqltext.SQL { return sqltext.SQL{Dialect: b.Dialect, Tables: b.Tables} }
 
 // Publish writes messages to the outbox in a transaction. A relay publishes them after the transaction has committed. A message without
-// an ID gets a new one. To know the ID, set it to rehop.NewID().
+// an ID gets a new one. To know the ID, set it to rehop.NewID(). The default of Timestamp is the time at which the message was written.
+//
+// A message with Delay or At waits in the table, not on the broker. So its exchange need not be one that rehop declares, and it can be
+// canceled.
+//
+// Messages with the same OrderKey are published in the order in which their transactions commit, each after the one before is
+// confirmed. Transactions with the same key wait for each other from Publish to their end. So publish late in the transaction, and all
+// its messages in one call: transactions that lock several keys in separate calls can deadlock. A message that is set aside does not
+// hold up the messages after it. A message with an OrderKey cannot be delayed.
 //
 // Publish returns ErrNoTransaction if tx is not in a transaction, and rehop.ErrInvalid for a message or a Dialect that cannot be right.
 // In both cases nothing was done in the transaction. Other errors are those of the database. Publish cannot detect that the database has
 // ended the transaction of a *sql.Tx, as MySQL does after CREATE TABLE. It does not check the size: the relay sets a message aside that
 // is too large for the client or the broker. For a message that belongs to no transaction, see [Box.PublishNow].
-func (b Box) Publish(ctx context.Context, tx Tx, messages ...Message) error {
+func (b Box) Publish(ctx context.Context, tx Tx, messages ...rehop.Message) error {
 	rows, err := b.rows(messages)
 	if err != nil {
 		return err
@@ -72,7 +66,7 @@ func (b Box) Publish(ctx context.Context, tx Tx, messages ...Message) error {
 
 // PublishNow begins a transaction, writes messages to the outbox and commits. A relay publishes them. If it returns the error of the
 // commit, they may have been written.
-func (b Box) PublishNow(ctx context.Context, db *sql.DB, messages ...Message) error {
+func (b Box) PublishNow(ctx context.Context, db *sql.DB, messages ...rehop.Message) error {
 	rows, err := b.rows(messages)
 	if err != nil {
 		return err
@@ -91,7 +85,7 @@ func (b Box) PublishNow(ctx context.Context, db *sql.DB, messages ...Message) er
 }
 
 // rows returns the rows of messages, or all errors of messages that cannot be written.
-func (b Box) rows(messages []Message) ([]row, error) {
+func (b Box) rows(messages []rehop.Message) ([]row, error) {
 	if err := b.sql().Check(); err != nil {
 		return nil, fmt.Errorf("outbox: publish: %w: %w", rehop.ErrInvalid, err)
 	}

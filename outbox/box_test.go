@@ -25,7 +25,7 @@ func TestMySQLAsks(t *testing.T) {
 	tx := &mute{}
 	_, cancelErr := box.Cancel(t.Context(), tx, "1")
 	for doing, err := range map[string]error{
-		"publish with an order": box.Publish(t.Context(), tx, Message{Message: rehop.Message{Key: "q"}, OrderKey: "k"}),
+		"publish with an order": box.Publish(t.Context(), tx, rehop.Message{Key: "q", OrderKey: "k"}),
 		"cancel":                cancelErr,
 	} {
 		if !errors.Is(err, rehop.ErrInvalid) || !strings.Contains(err.Error(), "QueryContext") {
@@ -59,7 +59,7 @@ func TestNoTransactionGiven(t *testing.T) {
 	for _, d := range []dialect.Dialect{dialect.Postgres, dialect.MySQL, dialect.SQLite} {
 		box := New(d)
 		for _, tx := range []Tx{nil, (*sql.Tx)(nil), (*sql.DB)(nil), (*outer)(nil)} {
-			if err := box.Publish(t.Context(), tx, Message{Message: rehop.Message{Key: "q"}, OrderKey: "k"}); !errors.Is(err, ErrNoTransaction) {
+			if err := box.Publish(t.Context(), tx, rehop.Message{Key: "q", OrderKey: "k"}); !errors.Is(err, ErrNoTransaction) {
 				t.Errorf("%s: publish by a %T: got %v, want ErrNoTransaction", d, tx, err)
 			}
 			if _, err := box.Cancel(t.Context(), tx, "1"); !errors.Is(err, ErrNoTransaction) {

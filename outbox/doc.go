@@ -4,7 +4,7 @@
 //	box := outbox.New(dialect.Postgres)
 //	tx, err := db.BeginTx(ctx, nil)
 //	_, err = tx.ExecContext(ctx, "INSERT INTO orders …")
-//	err = box.Publish(ctx, tx, outbox.Message{Message: rehop.Message{Exchange: "order", Key: "order.created", Body: body}})
+//	err = box.Publish(ctx, tx, rehop.Message{Exchange: "order", Key: "order.created", Body: body})
 //	err = tx.Commit()
 //
 // Run a relay in the same program or in another one. Up to 16 relays share the work:

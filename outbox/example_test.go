@@ -35,12 +35,12 @@ func ExampleBox_Publish() {
 		fmt.Println(err)
 		return
 	}
-	err := box.Publish(ctx, tx, outbox.Message{Message: rehop.Message{Exchange: "order", Key: "order.created", Body: []byte(`{"number":7}`)}})
+	err := box.Publish(ctx, tx, rehop.Message{Exchange: "order", Key: "order.created", Body: []byte(`{"number":7}`)})
 	fmt.Println(err)
 	// and then tx.Commit()
 
 	// Without a transaction, nothing is written.
-	err = box.Publish(ctx, &sql.DB{}, outbox.Message{Message: rehop.Message{Exchange: "order", Key: "order.created"}})
+	err = box.Publish(ctx, &sql.DB{}, rehop.Message{Exchange: "order", Key: "order.created"})
 	fmt.Println(errors.Is(err, outbox.ErrNoTransaction))
 	// Output:
 	// INSERT INTO orders

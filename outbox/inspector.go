@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/internal/sqltext"
 )
@@ -77,7 +78,7 @@ func ParseRowID(text string) (RowID, error) {
 type Entry struct {
 	Row      RowID // for Retry and Discard
 	State    State
-	Message  Message
+	Message  rehop.Message
 	Created  time.Time
 	Due      time.Time // when its delay is over, or until when it is kept; zero if it is ready or set aside
 	Attempts int       // how often it was tried without success
@@ -122,9 +123,9 @@ func (i Inspector) List(ctx context.Context, state State, after RowID, limit int
 		if rows[n].body == nil {
 			continue // it was just deleted
 		}
-		e.State, e.Message.OrderKey = state, rows[n].orderKey
-		if e.Message.Message, err = rows[n].message(); err != nil {
-			e.Message.ID, e.Message.Exchange, e.Message.Key, e.Message.Body = rows[n].messageID, rows[n].exchange, rows[n].routingKey, rows[n].body
+		e.State = state
+		if e.Message, err = rows[n].message(); err != nil {
+			e.Message = rehop.Message{ID: rows[n].messageID, Exchange: rows[n].exchange, Key: rows[n].routingKey, OrderKey: rows[n].orderKey, Body: rows[n].body}
 		}
 		there = append(there, e)
 	}

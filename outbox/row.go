@@ -77,7 +77,7 @@ func newNonce() int64 {
 }
 
 // newRow returns the row of a message, which gets an id if it has none.
-func newRow(m *Message) (row, error) {
+func newRow(m *rehop.Message) (row, error) {
 	if m.ID == "" {
 		m.ID = rehop.NewID()
 	}
@@ -111,7 +111,7 @@ func newRow(m *Message) (row, error) {
 }
 
 // checkText refuses text that a database cannot store or AMQP cannot carry, before it breaks a transaction.
-func checkText(m *Message) error {
+func checkText(m *rehop.Message) error {
 	for _, f := range []struct{ name, text string }{
 		{"ID", m.ID}, {"Exchange", m.Exchange}, {"Key", m.Key}, {"OrderKey", m.OrderKey}, {"ContentType", m.ContentType},
 		{"ContentEncoding", m.ContentEncoding}, {"CorrelationID", m.CorrelationID}, {"ReplyTo", m.ReplyTo}, {"Type", m.Type}, {"AppID", m.AppID},
@@ -134,7 +134,7 @@ func checkText(m *Message) error {
 	return nil
 }
 
-func (r *row) encode(m *Message) error {
+func (r *row) encode(m *rehop.Message) error {
 	timestamp, expiration := m.Timestamp, m.Expiration.Microseconds()
 	if timestamp.IsZero() {
 		timestamp = time.Now()
@@ -161,19 +161,6 @@ func (r *row) encode(m *Message) error {
 	return nil
 }
 
-// published is the message for the broker: with its order key, so that consumers can keep the order.
-func (r *row) published() (rehop.Message, error) {
-	m, err := r.message()
-	if _, has := m.Headers[rehop.OrderKeyHeader]; err != nil || has || r.orderKey == "" {
-		return m, err
-	}
-	if m.Headers == nil {
-		m.Headers = make(map[string]any, 1)
-	}
-	m.Headers[rehop.OrderKeyHeader] = r.orderKey
-	return m, nil
-}
-
 // message is the reverse of newRow.
 func (r *row) message() (rehop.Message, error) {
 	var p properties
@@ -181,7 +168,7 @@ func (r *row) message() (rehop.Message, error) {
 		return rehop.Message{}, fmt.Errorf("%w: read properties: %w", rehop.ErrInvalid, err)
 	}
 	m := rehop.Message{
-		ID: r.messageID, Exchange: r.exchange, Key: r.routingKey, Body: r.body, ContentType: p.ContentType, ContentEncoding: p.ContentEncoding,
+		ID: r.messageID, Exchange: r.exchange, Key: r.routingKey, OrderKey: r.orderKey, Body: r.body, ContentType: p.ContentType, ContentEncoding: p.ContentEncoding,
 		Transient: p.Transient, Priority: p.Priority, Expiration: time.Duration(p.Expiration) * time.Microsecond, Timestamp: time.Unix(p.Timestamp, 0),
 		CorrelationID: p.CorrelationID, ReplyTo: p.ReplyTo, Type: p.Type, AppID: p.AppID,
 	}

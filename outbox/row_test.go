@@ -17,7 +17,7 @@ func TestRowRoundTrip(t *testing.T) {
 			Timestamp: time.Unix(1_700_000_000, 0), CorrelationID: "correlation", ReplyTo: "reply", Type: "kind", AppID: "app",
 		},
 	} {
-		r, err := newRow(&Message{Message: m})
+		r, err := newRow(&m)
 		if err != nil {
 			t.Errorf("%s: make a row: %v", name, err)
 			continue
@@ -33,18 +33,18 @@ func TestRowState(t *testing.T) {
 	hour := time.Now().Add(time.Hour)
 	for _, c := range []struct {
 		name      string
-		m         Message
+		m         rehop.Message
 		state     int
 		delay, at int64
 	}{
-		{"plain", Message{}, stateReady, 0, 0},
-		{"in an order", Message{OrderKey: "k"}, stateOrdered, 0, 0},
-		{"delayed", Message{Message: rehop.Message{Delay: time.Second}}, stateDelayed, 1_000_000, 0},
-		{"negative delay", Message{Message: rehop.Message{Delay: -time.Second}}, stateReady, 0, 0},
-		{"at", Message{Message: rehop.Message{At: hour}}, stateDelayed, 0, hour.UnixMicro()},
-		{"long ago", Message{Message: rehop.Message{At: hour.Add(-2 * time.Hour)}}, stateDelayed, 0, hour.Add(-2 * time.Hour).UnixMicro()},
-		{"long ago, in an order", Message{Message: rehop.Message{At: hour.Add(-2 * time.Hour)}, OrderKey: "k"}, stateOrdered, 0, 0},
-		{"both", Message{Message: rehop.Message{At: hour, Delay: time.Second}}, stateDelayed, 1_000_000, hour.UnixMicro()},
+		{"plain", rehop.Message{}, stateReady, 0, 0},
+		{"in an order", rehop.Message{OrderKey: "k"}, stateOrdered, 0, 0},
+		{"delayed", rehop.Message{Delay: time.Second}, stateDelayed, 1_000_000, 0},
+		{"negative delay", rehop.Message{Delay: -time.Second}, stateReady, 0, 0},
+		{"at", rehop.Message{At: hour}, stateDelayed, 0, hour.UnixMicro()},
+		{"long ago", rehop.Message{At: hour.Add(-2 * time.Hour)}, stateDelayed, 0, hour.Add(-2 * time.Hour).UnixMicro()},
+		{"long ago, in an order", rehop.Message{At: hour.Add(-2 * time.Hour), OrderKey: "k"}, stateOrdered, 0, 0},
+		{"both", rehop.Message{At: hour, Delay: time.Second}, stateDelayed, 1_000_000, hour.UnixMicro()},
 	} {
 		r, err := newRow(&c.m)
 		if err != nil || r.state != c.state || r.delay != c.delay || r.at != c.at {
@@ -56,11 +56,11 @@ func TestRowState(t *testing.T) {
 func TestOneKeyOneShard(t *testing.T) {
 	var used [shards]bool
 	for range 200 {
-		r, err := newRow(&Message{OrderKey: "order-7"})
+		r, err := newRow(&rehop.Message{OrderKey: "order-7"})
 		if err != nil || r.shard != int(hash("order-7")%shards) {
 			t.Fatalf("got shard %d, %v; want one for all messages of a key", r.shard, err)
 		}
-		if r, err = newRow(&Message{}); err != nil {
+		if r, err = newRow(&rehop.Message{}); err != nil {
 			t.Fatal(err)
 		}
 		used[r.shard] = true
@@ -96,24 +96,13 @@ func TestChunk(t *testing.T) {
 	}
 }
 
-// The relay passes the order key on, and does not replace a header of the user.
+// The relay passes the order key on.
 func TestOrderKeyIsPublished(t *testing.T) {
-	for name, c := range map[string]struct {
-		message Message
-		want    any
-	}{
-		"with a key":     {Message{OrderKey: "customer 7"}, "customer 7"},
-		"without a key":  {Message{}, nil},
-		"with a header":  {Message{OrderKey: "customer 7", Message: rehop.Message{Headers: map[string]any{rehop.OrderKeyHeader: "own"}}}, "own"},
-		"further header": {Message{OrderKey: "customer 7", Message: rehop.Message{Headers: map[string]any{"tenant": "a"}}}, "customer 7"},
-	} {
-		r, err := newRow(&c.message)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := r.published()
-		if err != nil || m.Headers[rehop.OrderKeyHeader] != c.want {
-			t.Errorf("%s: the header is %v, %v, want %v", name, m.Headers[rehop.OrderKeyHeader], err, c.want)
-		}
+	r, err := newRow(&rehop.Message{OrderKey: "customer 7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := r.message(); err != nil || m.OrderKey != "customer 7" {
+		t.Errorf("got the key %q, %v", m.OrderKey, err)
 	}
 }

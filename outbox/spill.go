@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/rehop/rehop"
@@ -28,6 +29,19 @@ type Spill struct {
 	Hooks []Hooks
 }
 
+// spilled is the message for the outbox. A message with an order key cannot be delayed there, so the key becomes a header.
+func spilled(m rehop.Message) rehop.Message {
+	if m.OrderKey == "" || m.Delay <= 0 && time.Until(m.At) <= 0 {
+		return m
+	}
+	m.Headers = maps.Clone(m.Headers)
+	if m.Headers == nil {
+		m.Headers = make(map[string]any, 1)
+	}
+	m.Headers[rehop.OrderKeyHeader], m.OrderKey = m.OrderKey, ""
+	return m
+}
+
 // Publish returns nil when the broker has confirmed the message, or when the message is in the outbox. It writes the message to the
 // outbox if the broker is blocked, cannot be reached, or does not answer in time. In the last case the broker may have the message too,
 // with the same id. Other errors are those of rehop.Client.Publish. If writing to the database fails too, the error wraps both.
@@ -39,7 +53,7 @@ func (s Spill) Publish(ctx context.Context, m rehop.Message) error {
 	if err == nil || !spills(err) {
 		return err
 	}
-	if putErr := s.Box.PublishNow(ctx, s.DB, Message{Message: m}); putErr != nil {
+	if putErr := s.Box.PublishNow(ctx, s.DB, spilled(m)); putErr != nil {
 		return fmt.Errorf("%w; writing it to the outbox failed too: %w", err, putErr)
 	}
 	for _, hooks := range s.Hooks {

@@ -439,7 +439,7 @@ func fillOutbox(ts *testscript.TestScript, neg bool, args []string) {
 	db := openOutbox(ts, args[0])
 	box := outbox.Box{Dialect: dialect.SQLite, Tables: tablesOf(args, 4)}
 	for range count {
-		ts.Check(box.PublishNow(ctx, db, outbox.Message{Message: rehop.Message{Exchange: args[1], Key: args[2], Body: []byte("text")}}))
+		ts.Check(box.PublishNow(ctx, db, rehop.Message{Exchange: args[1], Key: args[2], Body: []byte("text")}))
 	}
 	ts.Check(db.Close())
 }

@@ -133,7 +133,7 @@ func place(ctx context.Context, db *sql.DB, order *shop.Order) error {
 	if err != nil {
 		return err
 	}
-	if err := outbox.New(dialect.SQLite).Publish(ctx, tx, outbox.Message{Message: m}); err != nil {
+	if err := outbox.New(dialect.SQLite).Publish(ctx, tx, m); err != nil {
 		return err
 	}
 	return tx.Commit()

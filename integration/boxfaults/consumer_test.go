@@ -43,7 +43,7 @@ func (c *child) consumer(ctx context.Context) error {
 			if _, err := tx.ExecContext(ctx, c.Dialect.Bind("INSERT INTO effect (name) VALUES (?)"), d.ID); err != nil {
 				return err
 			}
-			return box.Publish(ctx, tx, outbox.Message{Message: rehop.Message{Key: "out", CorrelationID: d.ID}})
+			return box.Publish(ctx, tx, rehop.Message{Key: "out", CorrelationID: d.ID})
 		}),
 	})
 	if err != nil {

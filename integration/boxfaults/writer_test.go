@@ -69,7 +69,7 @@ func (c *child) transact(db *sql.DB, id string, random *rand.Rand) (began bool) 
 	if c.Asynchronous && survives {
 		_, err = tx.ExecContext(ctx, "SET LOCAL synchronous_commit = on")
 	}
-	m := outbox.Message{Message: rehop.Message{ID: id, Exchange: exchange, Key: "order.made"}}
+	m := rehop.Message{ID: id, Exchange: exchange, Key: "order.made"}
 	if random.IntN(2) == 0 {
 		m.OrderKey = fmt.Sprint("key ", random.IntN(c.Load.Keys))
 	}

@@ -205,7 +205,7 @@ func testNested(t *testing.T, d database, l library) {
 func testCancel(t *testing.T, d database, l library) {
 	ctx, s := kit.Context(t), l.open(t, d, d.Open(t))
 	if err := s.transact(ctx, func(tx outbox.Tx, _ storing) error {
-		return d.box.Publish(ctx, tx, outbox.Message{Message: rehop.Message{ID: t.Name(), Exchange: "order", Key: "order.late", Delay: time.Hour}})
+		return d.box.Publish(ctx, tx, rehop.Message{ID: t.Name(), Exchange: "order", Key: "order.late", Delay: time.Hour})
 	}); err != nil {
 		t.Fatalf("publish: %v", err)
 	}
@@ -334,10 +334,7 @@ func (d database) place(ctx context.Context, tx outbox.Tx, store storing, name, 
 }
 
 func (d database) publish(ctx context.Context, tx outbox.Tx, id, key string) error {
-	return d.box.Publish(ctx, tx, outbox.Message{
-		Message:  rehop.Message{ID: id, Exchange: "order", Key: "order.created", Body: []byte(id)},
-		OrderKey: key,
-	})
+	return d.box.Publish(ctx, tx, rehop.Message{ID: id, Exchange: "order", Key: "order.created", OrderKey: key, Body: []byte(id)})
 }
 
 func (d database) wantOrders(t *testing.T, name string, want int) {

@@ -31,9 +31,9 @@ func openRehop(b *bench, queue string) (carrier, error) {
 }
 
 func (l *rehopLine) put(ctx context.Context, numbers []int) error {
-	all := make([]outbox.Message, len(numbers))
+	all := make([]rehop.Message, len(numbers))
 	for i, n := range numbers {
-		all[i] = outbox.Message{Message: rehop.Message{Key: l.queue, Body: body(n)}}
+		all[i] = rehop.Message{Key: l.queue, Body: body(n)}
 		if l.keys > 0 {
 			all[i].OrderKey = fmt.Sprint("key ", n%l.keys)
 		}

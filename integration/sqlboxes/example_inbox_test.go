@@ -28,7 +28,7 @@ func Example_inbox() {
 			if _, err := tx.ExecContext(ctx, "INSERT INTO summaries (name) VALUES (?)", d.Body); err != nil {
 				return err
 			}
-			return box.Publish(ctx, tx, outbox.Message{Message: rehop.Message{Key: "letters", Body: append([]byte("Thank you for "), d.Body...)}})
+			return box.Publish(ctx, tx, rehop.Message{Key: "letters", Body: append([]byte("Thank you for "), d.Body...)})
 		}),
 	})
 	check(err)

@@ -27,7 +27,7 @@ func Example_outbox() {
 		if _, err := tx.ExecContext(shop.ctx, "INSERT INTO orders (name) VALUES (?)", name); err != nil {
 			return err
 		}
-		if err := box.Publish(shop.ctx, tx, outbox.Message{Message: rehop.Message{Exchange: "order", Key: "order.created", Body: []byte(name)}}); err != nil {
+		if err := box.Publish(shop.ctx, tx, rehop.Message{Exchange: "order", Key: "order.created", Body: []byte(name)}); err != nil {
 			return err
 		}
 		if !paid {

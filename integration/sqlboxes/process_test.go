@@ -170,7 +170,7 @@ func (s *scene) write() (stop func()) {
 			// A stop comes between transactions: MySQL's driver may close a connection whose statement's context ends, also after the statement.
 			tx, err := s.db.BeginTx(context.Background(), nil)
 			if err == nil {
-				err = box.Publish(context.Background(), tx, outbox.Message{Message: rehop.Message{ID: id, Key: "q"}, OrderKey: strconv.Itoa(n % 10)})
+				err = box.Publish(context.Background(), tx, rehop.Message{ID: id, Key: "q", OrderKey: strconv.Itoa(n % 10)})
 			}
 			if err != nil {
 				s.t.Errorf("write: %v", err)

@@ -80,7 +80,7 @@ func TestRights(t *testing.T) {
 	defer relay.Wait()
 	defer stop()
 	for i := range 3 {
-		m := outbox.Message{Message: rehop.Message{ID: fmt.Sprint(i), Key: "q"}, OrderKey: "k"}
+		m := rehop.Message{ID: fmt.Sprint(i), Key: "q", OrderKey: "k"}
 		if err := outbox.New(dialect.Postgres).PublishNow(ctx, writer, m); err != nil {
 			t.Fatalf("publish: got %v, want nil", err)
 		}

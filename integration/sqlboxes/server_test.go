@@ -77,7 +77,7 @@ func (s *server) through(t testing.TB) *sql.DB {
 func (s *server) put(t testing.TB, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		if err := outbox.New(s.dialect).PublishNow(kit.Context(t), s.direct, outbox.Message{Message: rehop.Message{ID: id, Key: "q"}}); err != nil {
+		if err := outbox.New(s.dialect).PublishNow(kit.Context(t), s.direct, rehop.Message{ID: id, Key: "q"}); err != nil {
 			t.Fatal(err)
 		}
 	}

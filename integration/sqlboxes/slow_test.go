@@ -107,7 +107,7 @@ func (s slowLook) try() error {
 	})
 	defer relaying.Wait()
 	defer stop()
-	if err := outbox.New(s.dialect).PublishNow(ctx, s.direct, outbox.Message{Message: rehop.Message{Key: "q"}}); err != nil {
+	if err := outbox.New(s.dialect).PublishNow(ctx, s.direct, rehop.Message{Key: "q"}); err != nil {
 		return err
 	}
 	kit.Receive(s.t, held, "look of the relay")

@@ -90,7 +90,7 @@ func TestPublishNowVanished(t *testing.T) {
 		published := make(chan error, 1)
 		db := d.through(t)
 		go func() {
-			published <- outbox.New(d.dialect).PublishNow(ctx, db, outbox.Message{Message: rehop.Message{Key: "q"}})
+			published <- outbox.New(d.dialect).PublishNow(ctx, db, rehop.Message{Key: "q"})
 		}()
 		kit.Receive(t, held, "COMMIT")
 		cancel()

@@ -19,6 +19,9 @@ type Order struct {
 	Held    string                // the queue for what waits
 	MaxHeld int                   // messages that may wait in it
 	Halt    bool                  // a message that has failed for good blocks its key
+
+	Shared    *Partitions // what the partitions share, of which the queue is one; nil: it has none
+	Partition int
 }
 
 const (
@@ -55,6 +58,7 @@ type ordered struct {
 	held      *rabbit.Session
 	reason    string
 	clean     bool
+	released  bool                   // because another process is to have the partition
 	ticks     time.Time              // when the timer fires
 	questions []rabbit.Delivery      // of operators, what waits
 	idle      int                    // workers that wait, without those that have a signal
@@ -91,6 +95,9 @@ func (s *Subscription) superviseOrdered(ctx context.Context, base context.Contex
 			s.reportDown(errors.New(r.reason))
 			_ = rabbit.Pause(ctx, s.shared.Backoff.Delay(1))
 		}
+		if r.released {
+			_ = rabbit.Pause(ctx, standBack)
+		}
 	}
 	if o.session != nil {
 		o.session.Close()
@@ -104,12 +111,16 @@ func (s *Subscription) newOrdered(base context.Context, o offer) *ordered {
 	r := &ordered{sub: s, base: base, from: o, ctx: ctx, end: end, ready: make(chan struct{}, 2*s.settings.Concurrency), over: make(chan struct{}),
 		ending: make(chan struct{}), pending: make(map[*Handling]struct{}), timer: time.NewTimer(time.Hour)}
 	handler := s.settings.Timeout*time.Duration(1+s.settings.Schedule.Immediate) + s.settings.StuckAfter
-	r.owner = ordering.New(ordering.Options{
+	options := ordering.Options{
 		Session: rabbit.NewID(), Window: s.settings.Prefetch, MaxHeld: s.settings.Order.MaxHeld, Halt: s.settings.Order.Halt,
 		CrashLimit: s.settings.CrashLimit, Lasting: OrderedSession, Deliveries: heldDeliveries, EndWithin: handler + ConfirmGrace,
-		Probe: probeEvery, Lease: leaseTime,
+		Probe: probeEvery, Wait: 12 * probeEvery, Lease: leaseTime,
 		Print: func(m *ordering.Message) string { return printOf(m.Data.(*Handling)) },
-	}, time.Now())
+	}
+	if s.settings.Order.Shared != nil {
+		options.Wait = ordering.ShareEvery
+	}
+	r.owner = ordering.New(options, time.Now())
 	return r
 }
 
@@ -159,6 +170,9 @@ func (r *ordered) serve() {
 	r.end()
 	r.tasks.Wait()
 	r.reportHeld(Held{})
+	if p := s.settings.Order.Shared; p != nil {
+		p.owns(r, false)
+	}
 	r.leave()
 }
 
@@ -218,6 +232,9 @@ func (r *ordered) watch() {
 			held = r.waiting()
 		})
 		r.reportHeld(held)
+		if p := r.sub.settings.Order.Shared; p != nil {
+			p.owns(r, held.Owns)
+		}
 	}
 }
 
@@ -229,6 +246,9 @@ func (r *ordered) read(session *rabbit.Session, tell func(*ordering.Owner, *orde
 			continue
 		}
 		m := r.message(d, session != r.from.session)
+		if p := r.sub.settings.Order.Shared; p != nil && m.Kind == ordering.Probe {
+			p.saw(&d)
+		}
 		r.event(func(o *ordering.Owner, now time.Time) { tell(o, m, now) })
 	}
 	r.abandon("the broker ended the consumer, or the connection was lost")
@@ -320,28 +340,32 @@ func (r *ordered) leave() {
 	}
 }
 
-// take waits for a message to handle. False: this session has no more.
+// take waits for a message to handle, which ends with endTurn. False: this session has no more.
 func (r *ordered) take() (*ordering.Message, bool) {
 	for {
 		if r.sub.stopping() {
 			return nil, false
 		}
 		r.mu.Lock()
-		m, ok := r.owner.Take(time.Now())
-		crashed, skipped := ok && r.owner.Crashed(m), ok && m.Skipped()
-		closed := r.owner.Closed()
-		r.carryOut()
-		if !ok {
+		may, closed := r.owner.Runnable() > 0, r.owner.Closed()
+		if !may {
 			r.idle++
 		}
 		r.mu.Unlock()
-		switch {
-		case crashed || skipped:
-			r.giveUp(m, crashed)
-			continue
-		case ok:
-			return m, true
-		case closed:
+		if may {
+			if !r.takeTurn() {
+				return nil, false
+			}
+			m, ok, gaveUp := r.taken()
+			if ok {
+				return m, true
+			}
+			r.sub.endTurn()
+			if gaveUp {
+				continue
+			}
+		}
+		if closed {
 			return nil, false
 		}
 		select {
@@ -352,4 +376,21 @@ func (r *ordered) take() (*ordering.Message, bool) {
 			return nil, false
 		}
 	}
+}
+
+// taken takes a message, unless there is none any more. gaveUp: there was one, and it is not to be handled.
+func (r *ordered) taken() (m *ordering.Message, ok, gaveUp bool) {
+	r.mu.Lock()
+	m, ok = r.owner.Take(time.Now())
+	crashed, skipped := ok && r.owner.Crashed(m), ok && m.Skipped()
+	r.carryOut()
+	if !ok {
+		r.idle++
+	}
+	r.mu.Unlock()
+	if crashed || skipped {
+		r.giveUp(m, crashed)
+		return nil, false, true
+	}
+	return m, ok, false
 }

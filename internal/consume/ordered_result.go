@@ -23,8 +23,9 @@ func (w *worker) workOrdered() {
 		}
 		for m, ok := r.take(); ok; m, ok = r.take() {
 			if !w.attemptOrdered(r.turn(m)) {
-				return
+				return // the worker that has replaced this one has ended its turn
 			}
+			w.sub.endTurn()
 		}
 		last = r
 	}
@@ -35,6 +36,7 @@ func (w *worker) takeOverOrdered(h *Handling, err error) {
 	state := h.state(0)
 	state.TakenOver = true
 	w.sub.concludeOrdered(w.sub.takenOver(h), err, Decide(state, AnswerOf(err), w.sub.settings.Schedule))
+	w.sub.endTurn()
 }
 
 // nextOrdered waits for a session other than last. False: there will be none.

@@ -89,7 +89,9 @@ func New(shared *Shared, settings Settings) *Subscription {
 	s.unanswered = sync.OnceFunc(func() { close(s.silent) })
 	s.form.Store(&settings.Forms[0])
 	s.watch = &watch{sub: s, epoch: time.Now()}
-	if settings.Rate > 0 {
+	if settings.Order != nil && settings.Order.Shared != nil {
+		s.bucket = settings.Order.Shared.bucket
+	} else if settings.Rate > 0 {
 		s.bucket = newBucket(settings.Rate, settings.Burst)
 	}
 	if settings.Events.Result != nil {
@@ -142,7 +144,7 @@ const (
 
 // Drain receives no more, and lets handlers finish what was received: see Drain of package rehop.
 func (s *Subscription) Drain(ctx context.Context) error {
-	if err := s.fromInside("drain"); err != nil {
+	if err := s.FromInside("drain"); err != nil {
 		return err
 	}
 	s.enter(draining)
@@ -163,7 +165,7 @@ func (s *Subscription) Drain(ctx context.Context) error {
 
 // Stop starts no more handlers and cancels the running ones: see Stop of package rehop.
 func (s *Subscription) Stop() error {
-	if err := s.fromInside("stop"); err != nil {
+	if err := s.FromInside("stop"); err != nil {
 		return err
 	}
 	return errors.Join(s.haltNow(), s.unhandledError())
@@ -192,8 +194,8 @@ func (s *Subscription) haltNow() error {
 	return nil
 }
 
-// fromInside is an error if a handler or hook of the subscription calls a method that would wait for it.
-func (s *Subscription) fromInside(what string) error {
+// FromInside is an error if a handler or hook of the subscription calls a method that would wait for it.
+func (s *Subscription) FromInside(what string) error {
 	if owner, _ := s.shared.Inside.Of(); owner != s {
 		return nil
 	}

@@ -53,6 +53,8 @@ const (
 	OrderNumber  = "rehop-order-number"  // the number of a mark or a trial
 	OrderCrashes = "rehop-order-crashes" // how often an owner, or a message, has crashed
 	OrderPrint   = "rehop-order-print"   // a hash of the message that a trial is of
+	OrderProcess = "rehop-order-process" // the process whose session sends a probe
+	OrderOwned   = "rehop-order-owned"   // how many partitions that process has
 	OrderHeld    = "rehop-order-held"    // the queue to which a replay goes, because the key waits for it there
 )
 

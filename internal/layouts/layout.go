@@ -121,9 +121,17 @@ func SubscriptionPlan(l Layout, native Native, spec QueueSpec, waits []time.Dura
 	if err != nil {
 		return plan, err
 	}
-	err = mergeAll(&plan, l.Subscription(spec), native.returnTo(spec.Name))
-	if err == nil && l.KeepsKey() {
-		err = plan.Merge(home(l.Queue(spec)))
+	for _, q := range spec.parts() {
+		err = mergeAll(&plan, l.Subscription(q), native.returnTo(q.Name))
+		if err == nil && l.KeepsKey() {
+			err = plan.Merge(home(l.Queue(q)))
+		}
+		if err != nil {
+			return plan, err
+		}
+	}
+	if spec.Partitions > 1 {
+		err = plan.Merge(native.split(spec))
 	}
 	return plan, err
 }
@@ -138,9 +146,12 @@ func RetryPlan(l Layout, native Native, spec QueueSpec, waits []time.Duration) (
 	if l.KeepsKey() {
 		landing, step = native.homeLanding, native.homeStep
 	}
-	parts := []topology.Plan{l.RetryTopology(spec)}
-	if q := l.Queue(spec); refuses(q) {
-		parts = append(parts, landing(q.Name))
+	var parts []topology.Plan
+	for _, part := range spec.parts() {
+		parts = append(parts, l.RetryTopology(part))
+		if q := l.Queue(part); refuses(q) {
+			parts = append(parts, landing(q.Name))
+		}
 	}
 	known := make(map[time.Duration]bool)
 	for i, d := range waits {

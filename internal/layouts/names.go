@@ -45,6 +45,9 @@ const (
 	// HeaderTo is where a message goes after the cascade: ToQueue, or ToExchange(name).
 	HeaderTo = envelope.To
 
+	// SlotHeader is the slot of a message's order key, by which a queue with partitions is split.
+	SlotHeader = "order-slot"
+
 	levelHeaderPrefix = "rehop-delay-"
 )
 
@@ -75,7 +78,7 @@ const (
 
 // FailedQueue is the name of the native failed queue of a queue: queue + ".failed". A name too long for
 // that keeps its beginning and gets a hash.
-func FailedQueue(queue string) string { return suffixed(queue, failedSuffix) }
+func FailedQueue(queue string) string { return suffixed(Partitioned(queue), failedSuffix) }
 
 // LandingQueue is the queue through which messages return to a queue that can reject them.
 func LandingQueue(queue string) string { return suffixed(queue, landingSuffix) }

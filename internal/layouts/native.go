@@ -48,8 +48,9 @@ type QueueSpec struct {
 	// Args are further queue arguments, by RabbitMQ's names; they override the layout's own, and nil
 	// removes one.
 	Args map[string]any
-	// Ordered: its messages are handled in order by key.
-	Ordered bool
+	// Ordered: its messages are handled in order by key. Partitions is how many queues they are spread over, if more than one.
+	Ordered    bool
+	Partitions int
 	// Exchange, ExchangeType and Keys are what the queue is bound to. Without an exchange it is not bound.
 	Exchange     string
 	ExchangeType string // Default: the layout's usual one.
@@ -144,20 +145,22 @@ func (n Native) RetryTopology(q QueueSpec) topology.Plan {
 		Bindings: []topology.Binding{{Source: ReturnExchange, Destination: failed, Key: failed}},
 	}
 	if q.Ordered {
-		plan.Queues = append(plan.Queues, topology.Queue{Name: HeldQueue(q.Name), Args: orderedArgs(FailedQueue(q.Name))})
+		plan.Queues = append(plan.Queues, topology.Queue{Name: HeldQueue(q.Name), Args: orderedArgs(q)})
 	}
 	return plan
 }
 
 // orderedArgs are the arguments of a queue with an owner. The owner decides what has failed: the broker must not drop a
-// message that was delivered often, because it is returned each time that an owner ends.
-func orderedArgs(failed string) topology.Args {
+// message that was delivered often, because it is returned each time that an owner ends. The limit also has the number of
+// partitions: so the broker refuses a subscription with another number, which would spread the messages of a key over
+// several queues, or have messages handled twice.
+func orderedArgs(q QueueSpec) topology.Args {
 	return topology.Args{
 		"x-queue-type":              string(layout.Quorum),
 		"x-single-active-consumer":  true,
-		"x-delivery-limit":          int64(noDeliveryLimit),
+		"x-delivery-limit":          int64(noDeliveryLimit + q.Partitions),
 		"x-dead-letter-exchange":    ReturnExchange,
-		"x-dead-letter-routing-key": failed,
+		"x-dead-letter-routing-key": FailedQueue(q.Name),
 		"x-dead-letter-strategy":    "at-least-once",
 		"x-overflow":                "reject-publish",
 	}
@@ -218,7 +221,7 @@ func queueArgs(q QueueSpec) topology.Args {
 		args["x-overflow"] = "reject-publish"
 	}
 	if q.Ordered {
-		args = orderedArgs(FailedQueue(q.Name))
+		args = orderedArgs(q)
 	}
 	args = override(args, q.Args)
 	if args["x-overflow"] != "reject-publish" {

@@ -22,7 +22,7 @@ func ExampleTx() {
 			if _, err := tx.Exec(ctx, "INSERT INTO orders (content) VALUES ($1)", order); err != nil {
 				return err
 			}
-			return box.Publish(ctx, outboxpgx.Tx(tx), outbox.Message{Message: rehop.Message{Exchange: "order", Key: "order.created", Body: order}})
+			return box.Publish(ctx, outboxpgx.Tx(tx), rehop.Message{Exchange: "order", Key: "order.created", Body: order})
 		})
 	}
 	_ = store

@@ -135,7 +135,7 @@ func (b *Bench) Tx() inbox.Transaction {
 }
 
 // Put publishes messages in a transaction of their own.
-func (b *Bench) Put(messages ...outbox.Message) {
+func (b *Bench) Put(messages ...rehop.Message) {
 	b.t.Helper()
 	tx := b.Tx()
 	if err := b.Box.Publish(b.Context(), tx, messages...); err != nil {
@@ -145,8 +145,8 @@ func (b *Bench) Put(messages ...outbox.Message) {
 }
 
 // To is a message for a queue, whose id is its body too.
-func To(queue, id string) outbox.Message {
-	return outbox.Message{Message: rehop.Message{ID: id, Key: queue, Body: []byte(id)}}
+func To(queue, id string) rehop.Message {
+	return rehop.Message{ID: id, Key: queue, Body: []byte(id)}
 }
 
 // Relay is a relay that is quicker than usual to notice what goes wrong.

@@ -17,7 +17,7 @@ func delayCases() []Case {
 			b.Start(b.Relay())
 			const delay = 400 * time.Millisecond
 			put := time.Now()
-			b.Put(outbox.Message{Message: rehop.Message{ID: "later", Key: "q", Delay: delay}})
+			b.Put(rehop.Message{ID: "later", Key: "q", Delay: delay})
 			Equal(b, "message", Receive(b, got, "message").ID, "later")
 			// Databases reckon to the millisecond.
 			if waited := time.Since(put); waited < delay-2*time.Millisecond {
@@ -29,10 +29,10 @@ func delayCases() []Case {
 			b.Migrate()
 			got := b.Collect("q")
 			b.Start(b.Relay())
-			b.Put(outbox.Message{Message: rehop.Message{ID: "past", Key: "q", At: time.Now().Add(-time.Hour)}})
+			b.Put(rehop.Message{ID: "past", Key: "q", At: time.Now().Add(-time.Hour)})
 			Equal(b, "message", Receive(b, got, "message of the past").ID, "past")
 			at := time.Now().Add(300 * time.Millisecond)
-			b.Put(outbox.Message{Message: rehop.Message{ID: "at", Key: "q", At: at, Delay: time.Millisecond}})
+			b.Put(rehop.Message{ID: "at", Key: "q", At: at, Delay: time.Millisecond})
 			Equal(b, "message", Receive(b, got, "message").ID, "at")
 			if now := time.Now(); now.Before(at.Add(-2 * time.Millisecond)) {
 				t.Errorf("came at %v, want not before %v", now, at)
@@ -40,8 +40,8 @@ func delayCases() []Case {
 		}},
 		{Name: "LaterCounts", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
-			b.Put(outbox.Message{Message: rehop.Message{ID: "delay", Key: "q", At: time.Now().Add(time.Minute), Delay: time.Hour}},
-				outbox.Message{Message: rehop.Message{ID: "at", Key: "q", At: time.Now().Add(time.Hour), Delay: time.Minute}})
+			b.Put(rehop.Message{ID: "delay", Key: "q", At: time.Now().Add(time.Minute), Delay: time.Hour},
+				rehop.Message{ID: "at", Key: "q", At: time.Now().Add(time.Hour), Delay: time.Minute})
 			list, err := b.Inspector().List(b.Context(), outbox.StateDelayed, outbox.RowID{}, 10)
 			b.Must(err)
 			Equal(b, "delayed", len(list), 2)
@@ -53,8 +53,8 @@ func delayCases() []Case {
 		}},
 		{Name: "Cancel", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
-			b.Put(outbox.Message{Message: rehop.Message{ID: "later", Key: "q", Delay: time.Hour}},
-				outbox.Message{Message: rehop.Message{ID: "due", Key: "q", Delay: time.Hour}}, To("q", "now"))
+			b.Put(rehop.Message{ID: "later", Key: "q", Delay: time.Hour},
+				rehop.Message{ID: "due", Key: "q", Delay: time.Hour}, To("q", "now"))
 			b.Exec("UPDATE rehop_outbox SET due = 1 WHERE message_id = 'due'")
 			cancel := func(id string, commit bool) bool {
 				tx := b.Tx()
@@ -88,7 +88,7 @@ func delayCases() []Case {
 			relay := b.Relay()
 			relay.Hooks, relay.RetryMin, relay.RetryMax = told.hooks(), time.Hour, time.Hour
 			b.Start(relay)
-			b.Put(outbox.Message{Message: rehop.Message{ID: "tried", Key: "missing", Delay: time.Millisecond}})
+			b.Put(rehop.Message{ID: "tried", Key: "missing", Delay: time.Millisecond})
 			b.Eventually("it waits for its next try", func() bool { return b.Number("SELECT COUNT(*) FROM rehop_outbox WHERE attempts = 1") == 1 })
 			tx := b.Tx()
 			canceled, err := b.Box.Cancel(b.Context(), tx, "tried")
@@ -105,8 +105,8 @@ func delayCases() []Case {
 // cancelInEachOthersWay: a transaction that cancels a message, or one that is gone, holds up nobody who publishes, and can publish itself.
 func cancelInEachOthersWay(t *testing.T, b *Bench) {
 	b.Migrate()
-	later := func(id string) outbox.Message {
-		return outbox.Message{Message: rehop.Message{ID: id, Key: "q", Delay: time.Hour}}
+	later := func(id string) rehop.Message {
+		return rehop.Message{ID: id, Key: "q", Delay: time.Hour}
 	}
 	b.Put(later("m1"), later("m3"), later("m5"), later("m7"))
 	ctx := b.Context()

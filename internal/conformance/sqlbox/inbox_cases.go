@@ -18,7 +18,6 @@ import (
 	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/inbox"
 	"github.com/rehop/rehop/internal/layouts"
-	"github.com/rehop/rehop/outbox"
 )
 
 func inboxCases() []Case {
@@ -534,7 +533,7 @@ func produce(t *testing.T, b *Bench) {
 		if err := b.effect(ctx, d); err != nil {
 			return err
 		}
-		if err := b.Box.Publish(ctx, inbox.From(ctx), outbox.Message{Message: rehop.Message{ID: fmt.Sprint("from ", d.ID, " by run ", runs.Add(1)), Key: "out"}}); err != nil {
+		if err := b.Box.Publish(ctx, inbox.From(ctx), rehop.Message{ID: fmt.Sprint("from ", d.ID, " by run ", runs.Add(1)), Key: "out"}); err != nil {
 			return err
 		}
 		if runs.Load() == 1 {

@@ -139,7 +139,7 @@ const everywhere = 200
 
 func (b *Bench) putEverywhere() {
 	b.t.Helper()
-	var messages []outbox.Message
+	var messages []rehop.Message
 	for i := range everywhere {
 		messages = append(messages, To("q", fmt.Sprint(i)))
 	}
@@ -206,7 +206,7 @@ func givenBackInFlight(t *testing.T, b *Bench) {
 	relay.Lease, relay.Hooks, relay.Client, relay.Timeout = 4*time.Second, first.hooks(), publisher, limit
 	b.Start(relay)
 	b.Eventually("the first relay holds all leases", func() bool { return first.held() == 16 })
-	var messages []outbox.Message
+	var messages []rehop.Message
 	shards := make(map[int]bool)
 	for i := 0; len(shards) < 16; i++ {
 		if key := fmt.Sprint("key ", i); !shards[shardOf(key)] {
@@ -278,7 +278,11 @@ func stale(t *testing.T, b *Bench) {
 	b.Start(relay)
 	got := b.Collect("q")
 	for _, want := range []string{"0", "1", "2"} {
-		Equal(b, "message", Receive(b, got, "message of the second relay").ID, want)
+		id := Receive(b, got, "message of the second relay").ID
+		for id < want && second.lost() > 0 { // on a busy machine it loses its leases, too, and sends something again
+			id = Receive(b, got, "message of the second relay").ID
+		}
+		Equal(b, "message", id, want)
 	}
 	b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
 	close(s.goOn)

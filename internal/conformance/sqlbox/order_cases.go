@@ -24,7 +24,7 @@ func orderCases() []Case {
 			b.Migrate()
 			got := b.Firsts("q")
 			b.Start(b.Relay())
-			var messages []outbox.Message
+			var messages []rehop.Message
 			for i := range 100 {
 				messages = append(messages, ordered("k", "q", fmt.Sprint(i)))
 			}
@@ -61,9 +61,9 @@ func orderCases() []Case {
 		{Name: "ManyKeys", Run: func(t *testing.T, b *Bench) {
 			// More keys than a database has locks for.
 			b.Migrate()
-			var messages []outbox.Message
+			var messages []rehop.Message
 			for i := range 40_000 {
-				messages = append(messages, outbox.Message{Message: rehop.Message{Key: "q"}, OrderKey: fmt.Sprint("key ", i)})
+				messages = append(messages, rehop.Message{Key: "q", OrderKey: fmt.Sprint("key ", i)})
 			}
 			tx := b.Tx()
 			ctx, cancel := context.WithTimeout(context.Background(), 4*limit)
@@ -95,7 +95,7 @@ func orderCases() []Case {
 					for i := range 5 {
 						keys := []string{"a", "b", "c", "d"}
 						rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-						var messages []outbox.Message
+						var messages []rehop.Message
 						for _, k := range keys {
 							messages = append(messages, ordered(k, "q", fmt.Sprint(w, i, k)))
 						}
@@ -127,7 +127,7 @@ func orderCases() []Case {
 			b.Put(ordered("k", "missing", "1"))
 			b.Eventually("it is tried", func() bool { return told.totals().Retry > 0 })
 			for i := range 5 {
-				var others []outbox.Message
+				var others []rehop.Message
 				for j := range 20 {
 					others = append(others, ordered(fmt.Sprint("other ", j), "q", fmt.Sprint(i, j)))
 				}
@@ -182,7 +182,7 @@ func lateInParts(t *testing.T, b *Bench, messages, size int, change func(*outbox
 	keys := keysOfOneShard(2)
 	for round := range 3 {
 		late := b.Tx()
-		var all []outbox.Message
+		var all []rehop.Message
 		for i := range messages {
 			m := ordered(keys[0], "q", fmt.Sprint(round, i))
 			m.Body = make([]byte, size)
@@ -239,7 +239,7 @@ func lateInOrder(t *testing.T, b *Bench) {
 	}
 }
 
-func ordered(key, queue, id string) outbox.Message {
+func ordered(key, queue, id string) rehop.Message {
 	m := To(queue, id)
 	m.OrderKey = key
 	return m
@@ -255,14 +255,14 @@ func held(t *testing.T, b *Bench, keys int) {
 	relay := b.Relay()
 	relay.Hooks = told.hooks()
 	b.Start(relay)
-	var messages []outbox.Message
+	var messages []rehop.Message
 	for i := range keys {
 		k := fmt.Sprint("held ", i)
 		messages = append(messages, ordered(k, "full", k+" 1"), ordered(k, "q", k+" 2"), ordered(k, "q", k+" 3"))
 	}
 	b.Put(messages...)
 	b.Eventually("all are refused, more than once", func() bool { return told.totals().Retry >= 2*keys })
-	var free []outbox.Message
+	var free []rehop.Message
 	for i := range 50 {
 		k := fmt.Sprint("free ", i)
 		free = append(free, ordered(k, "q", k))
@@ -325,7 +325,7 @@ func heldForLong(t *testing.T, b *Bench) {
 }
 
 // write publishes in a transaction of its own, from any goroutine. If it is rolled back, then before the end.
-func (b *Bench) write(messages []outbox.Message, before func(commit func() error) error) error {
+func (b *Bench) write(messages []rehop.Message, before func(commit func() error) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
 	defer cancel()
 	tx, err := b.Begin(ctx)
@@ -375,7 +375,7 @@ func manyWriters(t *testing.T, b *Bench) {
 		all.Go(func() {
 			for n := 0; time.Now().Before(deadline) || !enough() && time.Now().Before(latest); n++ {
 				key, id := rand.IntN(keys), fmt.Sprintf("%d-%d", w, n)
-				messages := []outbox.Message{ordered(fmt.Sprint(key), "q", fmt.Sprintf("k%d-%s", key, id)), To("q", "free-"+id)}
+				messages := []rehop.Message{ordered(fmt.Sprint(key), "q", fmt.Sprintf("k%d-%s", key, id)), To("q", "free-"+id)}
 				rollback := rand.IntN(4) == 0
 				err := b.write(messages, func(commit func() error) error {
 					if rand.IntN(2) == 0 {

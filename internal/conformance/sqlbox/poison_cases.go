@@ -172,7 +172,7 @@ func noRoute(t *testing.T, b *Bench, poison rehop.Message, exchange string) {
 	relay := b.Relay()
 	relay.Hooks, relay.Tries = told.hooks(), 3
 	b.Start(relay)
-	b.Put(outbox.Message{Message: poison}, To("q", "good"))
+	b.Put(poison, To("q", "good"))
 	Equal(b, "message", Receive(b, got, "message").ID, "good")
 	aside := Receive(b, told.aside, "message that was set aside")
 	if aside.MessageID != "poison" || !errors.Is(aside.Err, rehop.ErrUnroutable) {

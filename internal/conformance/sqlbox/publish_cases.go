@@ -25,7 +25,7 @@ func publishCases() []Case {
 			defer conn.Close()
 			// Types that the outbox knows, and one that it cannot know.
 			for _, tx := range []outbox.Tx{b.DB, conn, &hidden{b.DB}, &hidden{conn}} {
-				for _, m := range []outbox.Message{To("q", "1"), ordered("k", "q", "1")} {
+				for _, m := range []rehop.Message{To("q", "1"), ordered("k", "q", "1")} {
 					if err := b.Box.Publish(b.Context(), tx, m); !errors.Is(err, outbox.ErrNoTransaction) {
 						t.Errorf("publish by a %T: got %v, want ErrNoTransaction", tx, err)
 					}
@@ -126,7 +126,7 @@ func publishCases() []Case {
 				ContentType: "text/plain", ContentEncoding: "gzip", Priority: 3, Expiration: time.Hour, Timestamp: time.Unix(1_600_000_000, 0),
 				CorrelationID: "correlation", ReplyTo: "reply", Type: "type", AppID: "app",
 			}
-			b.Put(outbox.Message{Message: want})
+			b.Put(want)
 			d := Receive(b, got, "message")
 			if !reflect.DeepEqual(d.Message, want) {
 				t.Errorf("message:\n got %#v\nwant %#v", d.Message, want)
@@ -136,7 +136,7 @@ func publishCases() []Case {
 			b.Migrate()
 			got := b.Collect("q")
 			b.Start(b.Relay())
-			messages := []outbox.Message{{Message: rehop.Message{Key: "q"}}}
+			messages := []rehop.Message{{Key: "q"}}
 			before := time.Now().Truncate(time.Second)
 			b.Put(messages...)
 			d := Receive(b, got, "message")
@@ -156,7 +156,7 @@ func publishCases() []Case {
 			b.Migrate()
 			got := b.Collect("q")
 			b.Start(b.Relay())
-			var messages []outbox.Message
+			var messages []rehop.Message
 			for i := range 250 {
 				messages = append(messages, To("q", fmt.Sprint(i)))
 			}
@@ -184,17 +184,17 @@ func publishCases() []Case {
 			long := strings.Repeat("x", 256)
 			for _, c := range []struct {
 				what string
-				m    outbox.Message
+				m    rehop.Message
 			}{
-				{"ID", outbox.Message{Message: rehop.Message{ID: long}}},
-				{"Exchange", outbox.Message{Message: rehop.Message{Exchange: "\xff"}}},
-				{"Key", outbox.Message{Message: rehop.Message{Key: "a\x00"}}},
-				{"OrderKey", outbox.Message{OrderKey: long}},
-				{"Type", outbox.Message{Message: rehop.Message{Type: "\xfe"}}},
-				{"rehop-x", outbox.Message{Message: rehop.Message{Headers: map[string]any{"rehop-x": 1}}}},
-				{"chan int", outbox.Message{Message: rehop.Message{Headers: map[string]any{"h": make(chan int)}}}},
-				{"expiration", outbox.Message{Message: rehop.Message{Expiration: -1}}},
-				{"cannot be delayed", outbox.Message{Message: rehop.Message{Delay: time.Second}, OrderKey: "k"}},
+				{"ID", rehop.Message{ID: long}},
+				{"Exchange", rehop.Message{Exchange: "\xff"}},
+				{"Key", rehop.Message{Key: "a\x00"}},
+				{"OrderKey", rehop.Message{OrderKey: long}},
+				{"Type", rehop.Message{Type: "\xfe"}},
+				{"rehop-x", rehop.Message{Headers: map[string]any{"rehop-x": 1}}},
+				{"chan int", rehop.Message{Headers: map[string]any{"h": make(chan int)}}},
+				{"expiration", rehop.Message{Expiration: -1}},
+				{"cannot be delayed", rehop.Message{Delay: time.Second, OrderKey: "k"}},
 			} {
 				err := b.Box.Publish(b.Context(), tx, To("q", "good"), c.m)
 				if !errors.Is(err, rehop.ErrInvalid) || !strings.Contains(err.Error(), c.what) {

@@ -108,8 +108,8 @@ func relayCases() []Case {
 		{Name: "Kept", Run: kept},
 		{Name: "Backlog", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
-			b.Put(To("missing", "1"), To("missing", "2"), outbox.Message{Message: rehop.Message{Key: "q", Delay: time.Hour}},
-				outbox.Message{Message: rehop.Message{Key: "missing"}, OrderKey: "k"})
+			b.Put(To("missing", "1"), To("missing", "2"), rehop.Message{Key: "q", Delay: time.Hour},
+				rehop.Message{Key: "missing", OrderKey: "k"})
 			b.Exec("UPDATE rehop_outbox SET created = created - 3600000000 WHERE message_id = '1'")
 			b.Exec("UPDATE rehop_outbox SET state = 3 WHERE message_id = '2'")
 			told := newRecorder()
@@ -221,7 +221,7 @@ func veryLateCommit(t *testing.T, b *Bench) {
 	late := b.Tx()
 	b.Must(b.Box.Publish(b.Context(), late, To("q", "late")))
 	for began := time.Now(); time.Since(began) < 3*time.Second; {
-		var early []outbox.Message
+		var early []rehop.Message
 		for i := range 100 { // some are in its shard
 			early = append(early, To("q", fmt.Sprint("early ", time.Since(began), i)))
 		}
@@ -250,7 +250,7 @@ func outage(t *testing.T, b *Bench, begin, end func()) {
 	Receive(b, got, "message before the outage")
 	b.Eventually("nothing is left of it", func() bool { return b.Rows() == 0 })
 	begin()
-	messages := make([]outbox.Message, n)
+	messages := make([]rehop.Message, n)
 	for i := range messages {
 		messages[i] = To("q", fmt.Sprint(i))
 		messages[i].Body = make([]byte, size)
@@ -306,7 +306,7 @@ func littleMemory(t *testing.T, b *Bench) {
 	b.Migrate()
 	got := b.Collect("q")
 	const n, size, most = 24, 50_000, 400_000
-	messages := make([]outbox.Message, n)
+	messages := make([]rehop.Message, n)
 	for i := range messages {
 		messages[i] = To("q", fmt.Sprint(i))
 		messages[i].Body = make([]byte, size)
@@ -366,7 +366,7 @@ func largeAmongSmall(t *testing.T, b *Bench) {
 	b.Put(large)
 	// Rounds in which nothing begins do not count: nothing is ahead of the large one then, and the machine is slow.
 	for began, round := time.Now(), 0; round < rounds && time.Since(began) < limit; {
-		var small []outbox.Message
+		var small []rehop.Message
 		for i := range 40 { // some are in each shard
 			small = append(small, To("q", fmt.Sprint("small ", round, i)))
 		}
@@ -463,7 +463,7 @@ func woken(t *testing.T, b *Bench) {
 	tx := b.Tx()
 	b.Must(b.Box.Publish(b.Context(), tx, To("q", "rolled back")))
 	b.Must(tx.Rollback())
-	b.Put(outbox.Message{Message: rehop.Message{Key: "q", Delay: time.Hour}})
+	b.Put(rehop.Message{Key: "q", Delay: time.Hour})
 	b.Put(To("q", "1"))
 	Equal(b, "message", Receive(b, got, "message").ID, "1")
 	if tells {

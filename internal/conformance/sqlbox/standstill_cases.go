@@ -17,16 +17,16 @@ import (
 func standstillCases() []Case {
 	return []Case{
 		{Name: "NoConfirm", Faulty: true, Run: func(t *testing.T, b *Bench) {
-			unconfirmed(t, b, 1, func(m outbox.Message) outbox.Message { return m })
+			unconfirmed(t, b, 1, func(m rehop.Message) rehop.Message { return m })
 		}},
 		{Name: "NoConfirmInOrder", Faulty: true, Run: func(t *testing.T, b *Bench) {
-			unconfirmed(t, b, 1, func(m outbox.Message) outbox.Message {
+			unconfirmed(t, b, 1, func(m rehop.Message) rehop.Message {
 				m.OrderKey = m.ID
 				return m
 			})
 		}},
 		{Name: "NoConfirmForMany", Faulty: true, Run: func(t *testing.T, b *Bench) {
-			unconfirmed(t, b, 500, func(m outbox.Message) outbox.Message { return m })
+			unconfirmed(t, b, 500, func(m rehop.Message) rehop.Message { return m })
 		}},
 		{Name: "NextOfTheKey", Faulty: true, Run: nextOfTheKey},
 		{Name: "ManyKeysRefused", Run: manyKeysRefused},
@@ -57,7 +57,7 @@ func standstillCases() []Case {
 
 // unconfirmed: messages that get no confirm do not hold up those to another queue, neither at their first try nor at the next, when the
 // client still waits for the first.
-func unconfirmed(t *testing.T, b *Bench, n int, make func(outbox.Message) outbox.Message) {
+func unconfirmed(t *testing.T, b *Bench, n int, make func(rehop.Message) rehop.Message) {
 	b.Migrate()
 	b.Queue("stuck")
 	got := b.Collect("q")
@@ -66,7 +66,7 @@ func unconfirmed(t *testing.T, b *Bench, n int, make func(outbox.Message) outbox
 	relay.Timeout, relay.DrainTimeout = time.Hour, 50*time.Millisecond // nobody waits for the hour
 	stop := b.Start(relay)
 	pass := func(name string) {
-		var healthy []outbox.Message
+		var healthy []rehop.Message
 		for j := range 32 {
 			healthy = append(healthy, make(To("q", fmt.Sprint(name, " ", j))))
 		}
@@ -76,7 +76,7 @@ func unconfirmed(t *testing.T, b *Bench, n int, make func(outbox.Message) outbox
 		}
 	}
 	pass("before")
-	var all []outbox.Message
+	var all []rehop.Message
 	for i := range n {
 		all = append(all, make(To("stuck", fmt.Sprint("stuck ", i))))
 	}
@@ -157,7 +157,7 @@ func manyKeysRefused(t *testing.T, b *Bench) {
 	b.Start(relay)
 	const keys = 4000
 	for i := 0; i < keys; i += 500 {
-		var some []outbox.Message
+		var some []rehop.Message
 		for j := range 500 {
 			k := fmt.Sprint("held ", i+j)
 			some = append(some, ordered(k, "full", k))
@@ -166,7 +166,7 @@ func manyKeysRefused(t *testing.T, b *Bench) {
 	}
 	b.Eventually("all are held", func() bool { return told.totals().Retry >= keys })
 	began := time.Now()
-	var healthy []outbox.Message
+	var healthy []rehop.Message
 	for i := range 64 {
 		healthy = append(healthy, ordered(fmt.Sprint("healthy ", i), "q", fmt.Sprint(i)), ordered(fmt.Sprint("held ", i), "q", "overtakes"))
 	}
@@ -190,7 +190,7 @@ func lockedRow(t *testing.T, b *Bench, keep time.Duration) {
 	b.Put(To("q", "warm"))
 	Receive(b, got, "first message")
 	due := time.Now().Add(2 * time.Second) // of all at once, so that they are in one batch
-	var messages []outbox.Message
+	var messages []rehop.Message
 	for i := range 64 {
 		m := To("q", fmt.Sprint("cancelled ", i))
 		m.At = due
@@ -240,7 +240,7 @@ func serializable(t *testing.T, b *Bench) {
 	b.Start(relay)
 	large := To("q", "large")
 	large.Body = make([]byte, 100_000)
-	b.Put(To("q", "small"), large, outbox.Message{Message: rehop.Message{ID: "delayed", Key: "q", Delay: time.Millisecond}})
+	b.Put(To("q", "small"), large, rehop.Message{ID: "delayed", Key: "q", Delay: time.Millisecond})
 	for range 3 {
 		Receive(b, got, "message")
 	}

@@ -324,7 +324,7 @@ func TestOutbox(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := outbox.New(dialect.SQLite).Publish(t.Context(), tx, outbox.Message{Message: rehop.Message{ID: id, Key: "a"}}); err != nil {
+		if err := outbox.New(dialect.SQLite).Publish(t.Context(), tx, rehop.Message{ID: id, Key: "a"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := tx.Commit(); err != nil {
@@ -402,7 +402,7 @@ func TestOutboxTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	box := outbox.Box{Dialect: dialect.SQLite, Tables: names}
-	if err := box.PublishNow(t.Context(), db, outbox.Message{Message: rehop.Message{ID: "1", Key: "a"}}); err != nil {
+	if err := box.PublishNow(t.Context(), db, rehop.Message{ID: "1", Key: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	e.expect(t, request{"", "1", "1"})

@@ -1,0 +1,157 @@
+package ordering
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// sharing is a model of processes that share partitions on a broker: the active consumer of a partition is the first in its
+// list, and each other process shows to it now and then that it is there.
+type sharing struct {
+	now       time.Time
+	consumers [][]string // of each partition, in the order in which the broker chooses
+	back      []map[string]time.Time
+	shares    map[string]*Share
+	shown     map[string]time.Time
+	takeovers int
+}
+
+func newSharing(partitions int) *sharing {
+	s := &sharing{now: time.Unix(1_000_000, 0), consumers: make([][]string, partitions), shares: make(map[string]*Share), shown: make(map[string]time.Time)}
+	for range partitions {
+		s.back = append(s.back, make(map[string]time.Time))
+	}
+	return s
+}
+
+func (s *sharing) join(process string) {
+	s.shares[process] = NewShare(process, len(s.consumers))
+	s.shown[process] = s.now.Add(-time.Duration(rand.N(int64(ShareEvery))))
+	for n := range s.consumers {
+		s.consumers[n] = append(s.consumers[n], process)
+	}
+	s.settle()
+}
+
+func (s *sharing) leave(process string) {
+	delete(s.shares, process)
+	for n := range s.consumers {
+		delete(s.back[n], process)
+		s.consumers[n] = slices.DeleteFunc(s.consumers[n], func(p string) bool { return p == process })
+	}
+	s.settle()
+}
+
+// settle lets the processes know what they have.
+func (s *sharing) settle() {
+	for n, waiting := range s.consumers {
+		for process, share := range s.shares {
+			owns := len(waiting) > 0 && waiting[0] == process
+			if owns && !share.owned[n] {
+				s.takeovers++
+			}
+			share.Own(n, owns)
+		}
+	}
+}
+
+// second passes a second.
+func (s *sharing) second() {
+	s.now = s.now.Add(time.Second)
+	for n := range s.consumers {
+		for process, at := range s.back[n] {
+			if !s.now.Before(at) {
+				delete(s.back[n], process)
+				s.consumers[n] = append(s.consumers[n], process)
+			}
+		}
+	}
+	s.settle()
+	for process, share := range s.shares {
+		if s.now.Sub(s.shown[process]) < ShareEvery {
+			continue
+		}
+		s.shown[process] = s.now
+		for _, waiting := range s.consumers {
+			if len(waiting) > 0 && waiting[0] != process && slices.Contains(waiting, process) {
+				s.shares[waiting[0]].Saw(process, share.Owned(), s.now)
+			}
+		}
+	}
+	for process, share := range s.shares {
+		for _, n := range share.Release(s.now) {
+			s.consumers[n] = s.consumers[n][1:]
+			s.back[n][process] = s.now.Add(2 * time.Second)
+		}
+	}
+	s.settle()
+}
+
+// spread is how many partitions the processes have that have fewest and most.
+func (s *sharing) spread() (fewest, most int) {
+	fewest = len(s.consumers)
+	for _, share := range s.shares {
+		fewest, most = min(fewest, share.Owned()), max(most, share.Owned())
+	}
+	return fewest, most
+}
+
+// TestShare: whichever processes come and go, they share the partitions evenly after some time, and then nothing moves any more.
+func TestShare(t *testing.T) {
+	worst := 0
+	for run := range 25 {
+		s := newSharing(1 << (1 + rand.N(6)))
+		var processes []string
+		for change := range 6 {
+			for range 1 + rand.N(4) {
+				if len(processes) > 1 && rand.N(2) == 0 {
+					at := rand.N(len(processes))
+					s.leave(processes[at])
+					processes = slices.Delete(processes, at, at+1)
+				} else {
+					processes = append(processes, fmt.Sprint("process ", run, change, len(processes), rand.N(1_000_000)))
+					s.join(processes[len(processes)-1])
+				}
+			}
+			seconds := 0
+			for fewest, most := s.spread(); most > fewest+1; fewest, most = s.spread() {
+				if seconds++; seconds > 3600 {
+					t.Fatalf("run %d: after an hour, %d processes have from %d to %d of %d partitions", run, len(processes), fewest, most, len(s.consumers))
+				}
+				s.second()
+			}
+			worst = max(worst, seconds)
+			for range 120 { // what was known when the last one moved may move one more
+				s.second()
+			}
+			before := s.takeovers
+			for range 200 {
+				s.second()
+			}
+			if fewest, most := s.spread(); s.takeovers != before || most > fewest+1 {
+				t.Fatalf("run %d: %d partitions moved although they were shared evenly; now %d to %d", run, s.takeovers-before, fewest, most)
+			}
+		}
+	}
+	t.Logf("at the most %d s until all was even", worst)
+}
+
+// TestShareAlone: a process that sees no other keeps all.
+func TestShareAlone(t *testing.T) {
+	s := NewShare("me", 4)
+	now := time.Now()
+	for n := range 4 {
+		s.Own(n, true)
+	}
+	s.Saw("me", 0, now)
+	if got := s.Release(now); got != nil {
+		t.Errorf("released %v, want none", got)
+	}
+	s.Saw("gone", 0, now)
+	if got := s.Release(now.Add(seenFor)); got != nil {
+		t.Errorf("released %v to a process that is gone", got)
+	}
+}
