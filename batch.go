@@ -38,7 +38,8 @@ type Batch struct {
 	//   - any other error: all have failed with it. That includes an error that wraps a *BatchError,
 	//     whose entries have no effect then: what it adds may concern all messages.
 	//
-	// A panic is a failure of all. [DeliveryFrom] returns nil for ctx.
+	// A panic is a failure of all. [Subscriber].Classify is called for each message that has an error. With
+	// a [Subscriber].Rate each call of Handle counts as one run. [DeliveryFrom] returns nil for ctx.
 	Handle func(ctx context.Context, all []*Delivery) error
 }
 
@@ -50,12 +51,16 @@ func (b Batch) withDefaults() Batch {
 	return b
 }
 
-// prefetch is the default for a subscription: while a batch is handled, the broker sends the next.
-func (b Batch) prefetch(concurrency int) int {
-	if b.Size > 0 && concurrency > maxPrefetch/2/b.Size {
-		return maxPrefetch
+// prefetch is the default for a subscription: while a batch is handled, the broker sends the next. With
+// a rate it is at most what is handled in a second, as [consume.UsualPrefetch].
+func (b Batch) prefetch(concurrency int, rate float64) int {
+	size := float64(b.Size)
+	atOnce := float64(concurrency) * size
+	usual := max(4, 2*atOnce)
+	if rate > 0 {
+		usual = min(usual, max(atOnce, rate*size))
 	}
-	return max(4, 2*concurrency*b.Size)
+	return int(min(usual, maxPrefetch))
 }
 
 // settings are those of the running subscription. The Size is 0 if there are no batches.
@@ -80,10 +85,7 @@ func (s Subscriber) batchFaults() (faults []error) {
 		fault("Handler and Batch.Handle are both set; set one of them")
 	}
 	if len(s.Middleware) > 0 {
-		fault("Middleware cannot be combined with Batch: it wraps the handling of one message, for example in a transaction of the inbox, and Batch.Handle handles many; do what it does in Batch.Handle, or set Handler")
-	}
-	if s.Rate != 0 || s.Classify != nil {
-		fault("Rate and Classify cannot be combined with Batch: they are for handlers of one message; do the same in Batch.Handle")
+		fault("Middleware cannot be combined with Batch: it wraps the handling of one message, and Batch.Handle handles many; wrap the function Batch.Handle instead (for the inbox: Inbox.BatchHandler), or set Handler")
 	}
 	if b.Size < 1 || b.Size > maxPrefetch {
 		fault("Batch.Size %d must be from 1 to %d", b.Size, maxPrefetch)

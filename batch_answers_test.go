@@ -120,3 +120,20 @@ func TestReorderedBatch(t *testing.T) {
 		}
 	}
 }
+
+// By default the broker sends the next batches ahead, but with a rate no more than are handled in a second.
+func TestBatchPrefetch(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		size, concurrency int
+		rate              float64
+		want              int
+	}{
+		{1, 1, 0, 4}, {100, 1, 0, 200}, {100, 3, 0, 600}, {65535, 10, 0, 65535}, {1 << 62, 1 << 62, 0, 65535},
+		{100, 1, .01, 100}, {100, 3, 1, 300}, {100, 3, 4.5, 450}, {100, 3, 100, 600}, {65535, 10, 1, 65535}, {1, 1, 2, 2},
+	} {
+		if got := (Batch{Size: c.size}).prefetch(c.concurrency, c.rate); got != c.want {
+			t.Errorf("batches of %d, %d at once, %v per second: got %d, want %d", c.size, c.concurrency, c.rate, got, c.want)
+		}
+	}
+}
