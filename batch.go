@@ -2,7 +2,6 @@ package rehop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -103,63 +102,16 @@ func (s Subscriber) batchFaults() (faults []error) {
 func (b Batch) handle(ctx context.Context, all []*Delivery) []error {
 	given := slices.Clone(all)
 	err := b.Handle(ctx, given)
-	return batchAnswers(unlessReordered(err, given, all), len(all))
+	return batchAnswers(err, len(all), !slices.Equal(given, all))
 }
 
-// unlessReordered is what a function for a batch returned. If it has changed the slice that it was
-// given, it is unknown to which messages the entries of a BatchError belong.
-func unlessReordered(err error, given, all []*Delivery) error {
-	if each, is := err.(*BatchError); is && !slices.Equal(given, all) {
-		return &failedBatch{text: fmt.Sprintf("the handler of a batch returned a BatchError and has changed the order of the messages, so its errors cannot be attributed: %v", each)}
-	}
-	return err
-}
-
-// batchAnswers is the answer of a Batch.Handle for each of n messages. Only a *BatchError itself has an
-// answer for each. An error around it may concern all, such as that of a commit.
-func batchAnswers(err error, n int) []error {
-	each, is := err.(*BatchError)
-	switch {
-	case is && len(each.Errors) == n:
-		return slices.Clone(each.Errors)
-	case is:
-		err = &failedBatch{text: fmt.Sprintf("the handler of a batch of %d messages returned a BatchError with %d errors, which cannot be attributed: %v", n, len(each.Errors), each)}
-	default:
-		if _, wraps := errors.AsType[*BatchError](err); wraps {
-			err = &failedBatch{text: err.Error(), besides: besidesBatchError(err)}
+// batchAnswers is the answer of a Batch.Handle for each of n messages.
+func batchAnswers(err error, n int, reordered bool) []error {
+	return consume.Entries(func(err error) ([]error, bool) {
+		each, is := err.(*BatchError)
+		if !is {
+			return nil, false
 		}
-	}
-	return slices.Repeat([]error{err}, n)
-}
-
-// failedBatch is an error of all messages of a batch that came with errors of single ones. It does not
-// unwrap to those: that one message is to be discarded does not mean that all are.
-type failedBatch struct {
-	text    string
-	besides []error
-}
-
-func (e *failedBatch) Error() string   { return e.text }
-func (e *failedBatch) Unwrap() []error { return e.besides }
-
-// besidesBatchError is what an error wraps, without the BatchErrors and those that only wrap one.
-func besidesBatchError(err error) (all []error) {
-	if _, wraps := errors.AsType[*BatchError](err); !wraps {
-		return []error{err}
-	}
-	switch err := err.(type) {
-	case *consume.Instruction: // the handler wants that for all
-		return []error{&consume.Instruction{Err: errors.New(err.Error()), Does: err.Does, Wait: err.Wait}}
-	case *BatchError:
-		return nil
-	case interface{ Unwrap() error }:
-		return besidesBatchError(err.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, inner := range err.Unwrap() {
-			if inner != nil {
-				all = append(all, besidesBatchError(inner)...)
-			}
-		}
-	}
-	return all
+		return each.Errors, true
+	}).Answers(err, n, reordered)
 }
