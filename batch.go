@@ -2,7 +2,6 @@ package rehop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -38,7 +37,8 @@ type Batch struct {
 	//   - any other error: all have failed with it. That includes an error that wraps a *BatchError,
 	//     whose entries have no effect then: what it adds may concern all messages.
 	//
-	// A panic is a failure of all. [DeliveryFrom] returns nil for ctx.
+	// A panic is a failure of all. [Subscriber].Classify is called for each message that has an error. With
+	// a [Subscriber].Rate each call of Handle counts as one run. [DeliveryFrom] returns nil for ctx.
 	Handle func(ctx context.Context, all []*Delivery) error
 }
 
@@ -50,12 +50,16 @@ func (b Batch) withDefaults() Batch {
 	return b
 }
 
-// prefetch is the default for a subscription: while a batch is handled, the broker sends the next.
-func (b Batch) prefetch(concurrency int) int {
-	if b.Size > 0 && concurrency > maxPrefetch/2/b.Size {
-		return maxPrefetch
+// prefetch is the default for a subscription: while a batch is handled, the broker sends the next. With
+// a rate it is at most what is handled in a second, as [consume.UsualPrefetch].
+func (b Batch) prefetch(concurrency int, rate float64) int {
+	size := float64(b.Size)
+	atOnce := float64(concurrency) * size
+	usual := max(4, 2*atOnce)
+	if rate > 0 {
+		usual = min(usual, max(atOnce, rate*size))
 	}
-	return max(4, 2*concurrency*b.Size)
+	return int(min(usual, maxPrefetch))
 }
 
 // settings are those of the running subscription. The Size is 0 if there are no batches.
@@ -80,10 +84,7 @@ func (s Subscriber) batchFaults() (faults []error) {
 		fault("Handler and Batch.Handle are both set; set one of them")
 	}
 	if len(s.Middleware) > 0 {
-		fault("Middleware cannot be combined with Batch: it wraps the handling of one message, for example in a transaction of the inbox, and Batch.Handle handles many; do what it does in Batch.Handle, or set Handler")
-	}
-	if s.Rate != 0 || s.Classify != nil {
-		fault("Rate and Classify cannot be combined with Batch: they are for handlers of one message; do the same in Batch.Handle")
+		fault("Middleware cannot be combined with Batch: it wraps the handling of one message, and Batch.Handle handles many; wrap the function Batch.Handle instead (for the inbox: Inbox.BatchHandler), or set Handler")
 	}
 	if b.Size < 1 || b.Size > maxPrefetch {
 		fault("Batch.Size %d must be from 1 to %d", b.Size, maxPrefetch)
@@ -101,63 +102,16 @@ func (s Subscriber) batchFaults() (faults []error) {
 func (b Batch) handle(ctx context.Context, all []*Delivery) []error {
 	given := slices.Clone(all)
 	err := b.Handle(ctx, given)
-	return batchAnswers(unlessReordered(err, given, all), len(all))
+	return batchAnswers(err, len(all), !slices.Equal(given, all))
 }
 
-// unlessReordered is what a function for a batch returned. If it has changed the slice that it was
-// given, it is unknown to which messages the entries of a BatchError belong.
-func unlessReordered(err error, given, all []*Delivery) error {
-	if each, is := err.(*BatchError); is && !slices.Equal(given, all) {
-		return &failedBatch{text: fmt.Sprintf("the handler of a batch returned a BatchError and has changed the order of the messages, so its errors cannot be attributed: %v", each)}
-	}
-	return err
-}
-
-// batchAnswers is the answer of a Batch.Handle for each of n messages. Only a *BatchError itself has an
-// answer for each. An error around it may concern all, such as that of a commit.
-func batchAnswers(err error, n int) []error {
-	each, is := err.(*BatchError)
-	switch {
-	case is && len(each.Errors) == n:
-		return slices.Clone(each.Errors)
-	case is:
-		err = &failedBatch{text: fmt.Sprintf("the handler of a batch of %d messages returned a BatchError with %d errors, which cannot be attributed: %v", n, len(each.Errors), each)}
-	default:
-		if _, wraps := errors.AsType[*BatchError](err); wraps {
-			err = &failedBatch{text: err.Error(), besides: besidesBatchError(err)}
+// batchAnswers is the answer of a Batch.Handle for each of n messages.
+func batchAnswers(err error, n int, reordered bool) []error {
+	return consume.Entries(func(err error) ([]error, bool) {
+		each, is := err.(*BatchError)
+		if !is {
+			return nil, false
 		}
-	}
-	return slices.Repeat([]error{err}, n)
-}
-
-// failedBatch is an error of all messages of a batch that came with errors of single ones. It does not
-// unwrap to those: that one message is to be discarded does not mean that all are.
-type failedBatch struct {
-	text    string
-	besides []error
-}
-
-func (e *failedBatch) Error() string   { return e.text }
-func (e *failedBatch) Unwrap() []error { return e.besides }
-
-// besidesBatchError is what an error wraps, without the BatchErrors and those that only wrap one.
-func besidesBatchError(err error) (all []error) {
-	if _, wraps := errors.AsType[*BatchError](err); !wraps {
-		return []error{err}
-	}
-	switch err := err.(type) {
-	case *consume.Instruction: // the handler wants that for all
-		return []error{&consume.Instruction{Err: errors.New(err.Error()), Does: err.Does, Wait: err.Wait}}
-	case *BatchError:
-		return nil
-	case interface{ Unwrap() error }:
-		return besidesBatchError(err.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, inner := range err.Unwrap() {
-			if inner != nil {
-				all = append(all, besidesBatchError(inner)...)
-			}
-		}
-	}
-	return all
+		return each.Errors, true
+	}).Answers(err, n, reordered)
 }

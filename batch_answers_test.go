@@ -38,7 +38,7 @@ func TestBatchAnswers(t *testing.T) {
 		"too long":            {&BatchError{Errors: make([]error, 4)}, []consume.Verb{consume.Retry, consume.Retry, consume.Retry}, "batch of 3 messages returned a BatchError with 4 errors", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := batchAnswers(test.err, 3)
+			got := batchAnswers(test.err, 3, false)
 			if len(got) != 3 {
 				t.Fatalf("answers: got %d, want 3", len(got))
 			}
@@ -56,7 +56,7 @@ func TestBatchAnswers(t *testing.T) {
 			}
 		})
 	}
-	for i, err := range batchAnswers(each, 3) {
+	for i, err := range batchAnswers(each, 3, false) {
 		if err != each.Errors[i] {
 			t.Errorf("message %d of a BatchError: got %v, want %v", i, err, each.Errors[i])
 		}
@@ -83,14 +83,14 @@ func TestEventBatchHandler(t *testing.T) {
 		}
 		return &BatchError{Errors: answers}
 	})
-	got := batchAnswers(handle(t.Context(), []*Delivery{message("1"), message("one"), message("13"), message("2")}), 4)
+	got := batchAnswers(handle(t.Context(), []*Delivery{message("1"), message("one"), message("13"), message("2")}), 4, false)
 	if got[0] != nil || got[2] != failure || got[3] != nil {
 		t.Errorf("answers: got %v, want one failure, of the third", got)
 	}
 	if answer := consume.AnswerOf(got[1]); answer.Does != consume.Fail || answer.Kind != string(KindDecode) {
 		t.Errorf("answer for what cannot be decoded: got %+v, want a failure of kind decode", answer)
 	}
-	got = batchAnswers(handle(t.Context(), []*Delivery{message("one")}), 1)
+	got = batchAnswers(handle(t.Context(), []*Delivery{message("one")}), 1, false)
 	if calls != 1 || consume.AnswerOf(got[0]).Kind != string(KindDecode) {
 		t.Errorf("nothing to decode: got %d further calls and %v, want none and kind decode", calls-1, got)
 	}
@@ -117,6 +117,23 @@ func TestReorderedBatch(t *testing.T) {
 			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || consume.AnswerOf(err).Does != consume.Retry):
 				t.Errorf("%s: message %d: got %v, want a failure with %q", name, i, err, test.want)
 			}
+		}
+	}
+}
+
+// By default the broker sends the next batches ahead, but with a rate no more than are handled in a second.
+func TestBatchPrefetch(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		size, concurrency int
+		rate              float64
+		want              int
+	}{
+		{1, 1, 0, 4}, {100, 1, 0, 200}, {100, 3, 0, 600}, {65535, 10, 0, 65535}, {1 << 62, 1 << 62, 0, 65535},
+		{100, 1, .01, 100}, {100, 3, 1, 300}, {100, 3, 4.5, 450}, {100, 3, 100, 600}, {65535, 10, 1, 65535}, {1, 1, 2, 2},
+	} {
+		if got := (Batch{Size: c.size}).prefetch(c.concurrency, c.rate); got != c.want {
+			t.Errorf("batches of %d, %d at once, %v per second: got %d, want %d", c.size, c.concurrency, c.rate, got, c.want)
 		}
 	}
 }

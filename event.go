@@ -115,11 +115,12 @@ func (e Event[T]) BatchHandler(handle func(ctx context.Context, values []T, all 
 		}
 		if len(index) > 0 {
 			given := slices.Clone(decoded)
-			err := unlessReordered(handle(ctx, values, given), given, decoded)
-			if len(index) == len(all) {
+			err := handle(ctx, values, given)
+			reordered := !slices.Equal(given, decoded)
+			if len(index) == len(all) && (err == nil || !reordered) {
 				return err
 			}
-			for i, answer := range batchAnswers(err, len(index)) {
+			for i, answer := range batchAnswers(err, len(index), reordered) {
 				answers[index[i]] = answer
 			}
 		}

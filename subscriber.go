@@ -92,8 +92,8 @@ type Subscriber struct {
 	Handler Handler
 	// Batch handles many messages with one call. Set either Handler or Batch.Handle. Default: none.
 	Batch Batch
-	// Middleware wraps the handler, the first one outermost. It cannot be combined with Batch; nor can
-	// Rate and Classify. Default: none.
+	// Middleware wraps the handler, the first one outermost. It cannot be combined with Batch: wrap the
+	// function Batch.Handle instead. Default: none.
 	Middleware []Middleware
 	// Concurrency is how many messages, or batches, are handled at once. Raise it for handlers that
 	// wait for others. Messages are not handled in order if it is above 1. Default: 1.
@@ -104,6 +104,10 @@ type Subscriber struct {
 	// begins after the wait. Stop and Drain end the wait, and no attempt is used. At most 1,000,000.
 	// Prefetch messages, with their immediate retries, must not have to wait for more than 10 minutes.
 	// Default: 0, without limit.
+	//
+	// With a Batch, each call of Batch.Handle is one run, however many messages it handles: Rate limits
+	// calls, not messages. At most Rate times Batch.Size messages are handled per second. A batch that
+	// waits for the rate takes no further messages.
 	Rate float64
 	// Burst is how many runs may begin at once when none has begun for a while. It needs a Rate. At most
 	// 1,000,000. Default: 1.
@@ -119,6 +123,9 @@ type Subscriber struct {
 	// not called for a handler that returned nil, that a stop has canceled (its message goes back to the
 	// queue), or that was replaced because it was stuck (which is a failure with KindTimeout). It may be
 	// called by several goroutines at once. Default: nil, the handler's error decides.
+	//
+	// With a Batch, Classify is called for each message that has an error: the one in a *BatchError, or
+	// the error, panic or runtime.Goexit of the whole batch. It is called for one message after the other.
 	Classify func(d *Delivery, err error) error
 	// Timeout bounds one run of the handler, also for a batch: its context is canceled then. Default:
 	// 5 minutes.
@@ -127,7 +134,7 @@ type Subscriber struct {
 	// unless set. For quorum queues of RabbitMQ 4.3 and later rehop asks for a longer one if handlers may
 	// need it, those of prefetched messages included. Elsewhere keep Timeout, times Prefetch /
 	// Concurrency, and with a Rate plus Prefetch / Rate seconds, at least 2 minutes below it: a handler
-	// that returns Unavailable holds messages for that time. With a Batch, divide by its Size, too.
+	// that returns Unavailable holds messages for that time. With a Batch, divide both by its Size.
 	Timeout time.Duration
 	// StuckAfter is how long after Timeout a handler that does not return is reported (Hooks.OnStuck),
 	// counted as failed and replaced by another worker. As many as Concurrency are replaced; further
@@ -186,7 +193,7 @@ type Subscriber struct {
 	// moments there may be one more. Raise it where handlers take less than the way to the broker.
 	// With a Batch it is at least the size of one. Default: twice the concurrency, at least 4; with a
 	// Batch twice the concurrency times its size; with a Rate no more than that lets pass in a second,
-	// and at least Concurrency.
+	// and at least Concurrency, with a Batch times its size.
 	Prefetch int
 	// ConsumerTag identifies the consumer in the broker's tools. At most 255 bytes. Default: a unique one.
 	ConsumerTag string
@@ -214,7 +221,7 @@ func (s Subscriber) withDefaults(native layouts.Native) Subscriber {
 	orDefault(&s.Concurrency, 1)
 	if s.Batch.Handle != nil {
 		s.Batch = s.Batch.withDefaults()
-		orDefault(&s.Prefetch, s.Batch.prefetch(s.Concurrency))
+		orDefault(&s.Prefetch, s.Batch.prefetch(s.Concurrency, s.Rate))
 	}
 	if s.OrderBy != nil {
 		orDefault(&s.Prefetch, max(orderedPrefetch, 2*s.Concurrency))

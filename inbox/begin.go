@@ -36,6 +36,15 @@ const shortLockWait = "SET @rehop_autocommit = @@autocommit, autocommit = 0 /*!8
 // usualLockWait restores how long the handler's own statements wait for locks.
 const usualLockWait = "SET @rehop_lock_wait = @rehop_lock_wait /*!80000 , innodb_lock_wait_timeout = @rehop_lock_wait */"
 
+// restoreLockWait restores it for the statements of a handler.
+func restoreLockWait(ctx context.Context, tx Transaction) error {
+	if _, ours := tx.(*uncommitted); !ours {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, usualLockWait)
+	return err
+}
+
 // uncommitted is a transaction on a MySQL connection without autocommit. If two transactions wait for each other, the server rolls one of
 // them back. A handler that ignores the error would continue outside of any transaction, and autocommit would commit each statement.
 type uncommitted struct {

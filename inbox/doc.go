@@ -14,5 +14,7 @@
 // What the handler does through the transaction happens once for each message. That includes messages that it writes to the outbox
 // there. What it does by other means can happen more than once.
 //
+// [Inbox.BatchHandler] does the same for the messages of a [rehop.Batch].
+//
 // The tables come from [dialect.Dialect.Migrate], or from the SQL that [dialect.Dialect.SQL] prints.
 package inbox

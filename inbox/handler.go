@@ -29,11 +29,8 @@ var conflictBackoff = rabbit.Backoff{Min: 10 * time.Millisecond, Max: 500 * time
 
 // Handle handles a message unless it has been handled.
 func (h *handler) Handle(ctx context.Context, d *rehop.Delivery) error {
-	switch {
-	case d.ID == "":
-		return rehop.Permanent(errors.New("inbox: the message has no message_id, so its copies cannot be recognized; set it where the message is published"))
-	case len(d.ID) > maxName:
-		return rehop.Permanent(fmt.Errorf("inbox: the message_id is %d bytes long, the limit is %d", len(d.ID), maxName))
+	if err := checkID(d.ID); err != nil {
+		return err
 	}
 	for try := 1; ; try++ {
 		err := h.handleOnce(ctx, d)
@@ -45,6 +42,16 @@ func (h *handler) Handle(ctx context.Context, d *rehop.Delivery) error {
 			return err
 		}
 	}
+}
+
+func checkID(id string) error {
+	switch {
+	case id == "":
+		return rehop.Permanent(errors.New("inbox: the message has no message_id, so its copies cannot be recognized; set it where the message is published"))
+	case len(id) > maxName:
+		return rehop.Permanent(fmt.Errorf("inbox: the message_id is %d bytes long, the limit is %d", len(id), maxName))
+	}
+	return nil
 }
 
 // repeats reports whether a handler runs again because its transaction conflicted with another one. An error that decides about the
@@ -87,8 +94,8 @@ func (h *handler) handleOnce(ctx context.Context, d *rehop.Delivery) error {
 		if lost := tx.Rollback(); lost != nil {
 			return h.blame(ctx, err)
 		}
-		if failed {
-			return h.unlessCommitted(ctx, row, err)
+		if failed && h.committed(ctx, row) {
+			return errCommitted(err)
 		}
 		return err
 	}
@@ -119,15 +126,18 @@ func (h *handler) confirm(ctx context.Context, tx Transaction, row int64) error 
 	return nil
 }
 
-// unlessCommitted returns the error of a handler whose transaction was rolled back. On MySQL a statement that changes a table's definition
-// commits what came before it, and the message's id with it: the next attempt would be taken for a copy.
-func (h *handler) unlessCommitted(ctx context.Context, row int64, err error) error {
+// committed reports whether the row of a transaction is there although that was rolled back. On MySQL a statement that changes a table's
+// definition commits what came before it, and the message's id with it: the next attempt would be taken for a copy.
+func (h *handler) committed(ctx context.Context, row int64) bool {
 	if h.inbox.Dialect != dialect.MySQL || ctx.Err() != nil {
-		return err
+		return false
 	}
-	if n, gone := affected(h.inbox.DB.ExecContext(ctx, h.inbox.sql().StillThere(), row)); gone != nil || n == 0 {
-		return err
-	}
+	n, err := affected(h.inbox.DB.ExecContext(ctx, h.inbox.sql().StillThere(), row))
+	return err == nil && n > 0
+}
+
+// errCommitted is the error of a handler that has committed its transaction.
+func errCommitted(err error) error {
 	return rehop.Permanent(fmt.Errorf("inbox: a statement of the handler has committed its transaction (CREATE, ALTER and the like do that), so it cannot run again; the handler's error: %w", err))
 }
 
@@ -136,15 +146,20 @@ const answerLimit = 5 * time.Second
 
 // blame returns the error of a transaction that could not be ended. If the database does not answer, the message is not to blame.
 func (h *handler) blame(ctx context.Context, err error) error {
+	if h.isDown(ctx) {
+		return rehop.Unavailable(err)
+	}
+	return err
+}
+
+// isDown reports whether the database does not answer. False also if the context has ended.
+func (h *handler) isDown(ctx context.Context) bool {
 	if ctx.Err() != nil {
-		return err
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	if h.inbox.DB.PingContext(ctx) == nil {
-		return err
-	}
-	return rehop.Unavailable(err)
+	return h.inbox.DB.PingContext(ctx) != nil
 }
 
 // Databases roll back transactions that wait for each other, or for too long. Nothing was done yet, so the handler tries again.
@@ -160,12 +175,7 @@ var errBusy = errors.New("a copy of the message is being handled")
 
 // begin begins a transaction and records the message in a row. While a copy is being handled it waits, up to MaxWait.
 func (h *handler) begin(ctx context.Context, consumer, id string) (tx Transaction, row int64, err error) {
-	until := time.Now().Add(h.inbox.MaxWait)
-	if deadline, ok := ctx.Deadline(); ok { // the handler needs some of its time
-		if half := time.Now().Add(time.Until(deadline) / 2); half.Before(until) {
-			until = half
-		}
-	}
+	until := h.waitUntil(ctx)
 	for try, pauses := 1, 1; ; pauses++ {
 		if tx, row, err = h.tryBegin(ctx, consumer, id); err == nil {
 			return tx, row, nil
@@ -189,11 +199,25 @@ func (h *handler) begin(ctx context.Context, consumer, id string) (tx Transactio
 	}
 }
 
+// waitUntil is how long a message waits while a copy of it is being handled.
+func (h *handler) waitUntil(ctx context.Context) time.Time {
+	until := time.Now().Add(h.inbox.MaxWait)
+	if deadline, ok := ctx.Deadline(); ok { // the handler needs some of its time
+		if half := time.Now().Add(time.Until(deadline) / 2); half.Before(until) {
+			return half
+		}
+	}
+	return until
+}
+
 func (h *handler) tryBegin(ctx context.Context, consumer, id string) (tx Transaction, row int64, err error) {
 	if tx, err = h.inbox.Begin(ctx); err != nil {
 		return nil, 0, err
 	}
-	if row, err = h.record(ctx, tx, consumer, id); err != nil {
+	if row, err = h.record(ctx, tx, consumer, id); err == nil && row != known {
+		err = restoreLockWait(ctx, tx)
+	}
+	if err != nil {
 		_ = tx.Rollback()
 		return nil, 0, err
 	}
@@ -216,11 +240,6 @@ func (h *handler) record(ctx context.Context, tx Transaction, consumer, id strin
 			err = errBusy
 		}
 		return known, err
-	}
-	if _, ok := tx.(*uncommitted); ok {
-		if _, err := tx.ExecContext(ctx, usualLockWait); err != nil {
-			return 0, err
-		}
 	}
 	if h.inbox.sql().StillThere() == "" { // nobody needs the row's number, and PostgreSQL does not return it
 		return 0, nil

@@ -65,19 +65,24 @@ type Transaction interface {
 // under its name, and messages that were handled under another name are handled again. Default: the name of the queue.
 //
 // Middleware panics if a field of the Inbox is invalid, or if the consumer has more than 255 bytes. It cannot be combined with
-// [rehop.Subscriber].Batch, whose messages would share a transaction but have different outcomes: Subscribe returns an error.
+// [rehop.Subscriber].Batch: use [Inbox.BatchHandler] there.
 func (in Inbox) Middleware(consumer string) rehop.Middleware {
-	if err := in.validate(); err != nil {
-		panic(fmt.Sprintf("inbox: Middleware: %v", err))
-	}
-	if len(consumer) > maxName {
-		panic(fmt.Sprintf("inbox: Middleware: consumer %q… is %d bytes long, the limit is %d", consumer[:32], len(consumer), maxName))
-	}
-	in = in.withDefaults()
+	in = in.mustBeValid("Middleware", consumer)
 	cleaner := &cleaner{inbox: in}
 	return func(next rehop.Handler) rehop.Handler {
 		return &handler{inbox: in, consumer: consumer, insert: in.sql().WriteDown(), next: next, cleaner: cleaner}
 	}
+}
+
+// mustBeValid returns the Inbox with its defaults. It panics if a field or the name of a consumer is invalid.
+func (in Inbox) mustBeValid(method, consumer string) Inbox {
+	if err := in.validate(); err != nil {
+		panic(fmt.Sprintf("inbox: %s: %v", method, err))
+	}
+	if len(consumer) > maxName {
+		panic(fmt.Sprintf("inbox: %s: consumer %q… is %d bytes long, the limit is %d", method, consumer[:32], len(consumer), maxName))
+	}
+	return in.withDefaults()
 }
 
 // maxName is how long a consumer's name and a message's id may be, so that no database shortens them.

@@ -65,6 +65,13 @@ func (h *Handling) releaseRest() []*Handling {
 	return all
 }
 
+// reportLost reports that the session of a delivery has ended, or that of a batch.
+func (s *Subscription) reportLost(h *Handling) {
+	for _, held := range h.held() {
+		s.report(held, Result{Outcome: Lost})
+	}
+}
+
 // single has one message of a batch probe, while the others wait for the result.
 func (h *Handling) single() {
 	if b := h.batch; b != nil && len(b.members) > 1 {
@@ -156,13 +163,11 @@ func (w *worker) handleAll(h *Handling) bool {
 	s := w.sub
 	for h != nil {
 		if h.raw.Session.Lost() { // the broker delivers all of it again
-			for _, held := range h.held() {
-				s.report(held, Result{Outcome: Lost})
-			}
+			s.reportLost(h)
 			s.passOn(h)
 			return true
 		}
-		if !s.awaitOutage(h) {
+		if !s.awaitOutage(h) || s.bucket != nil && !s.awaitRate(h) {
 			return true
 		}
 		mine, err := w.run(h)

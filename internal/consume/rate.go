@@ -6,8 +6,8 @@ import "time"
 // consumer timeout. See Timeout.
 const MaxRateWait = holdLimit
 
-// awaitRate keeps a message until the rate allows another run of the handler, whose time has not
-// begun. False: the message has been settled.
+// awaitRate keeps a message, or a batch, until the rate allows another run of the handler, whose time
+// has not begun. False: the message has been settled, or all of the batch.
 //
 // The worker whose turn it is waits for nothing but time: never for another message, nor for the
 // broker. While the subscription pauses, the message that probes has the tokens for itself, and all
@@ -24,9 +24,9 @@ func (s *Subscription) awaitRate(h *Handling) bool {
 			continue
 		case stopped:
 			h.raw.Session.Cancel() // otherwise it would be delivered to this consumer again
-			s.giveBack(h, Result{})
+			concurrently(s, h.held(), func(h *Handling) { s.giveBack(h, Result{}) })
 		case lost:
-			s.report(h, Result{Outcome: Lost})
+			s.reportLost(h)
 		}
 		s.passOn(h)
 		return false

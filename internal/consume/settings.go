@@ -42,7 +42,7 @@ type Settings struct {
 	CrashLimit  int
 	ProbeMin    time.Duration
 	ProbeMax    time.Duration
-	Rate        float64 // runs of the handler per second; 0: without limit
+	Rate        float64 // runs of the handler per second, each for a message or a batch; 0: without limit
 	Burst       int     // runs at once after a pause
 	Schedule    Schedule
 	Order       *Order // nil: messages are handled in any order
@@ -60,7 +60,8 @@ type Settings struct {
 	LastConsumer bool
 
 	Handler Handler
-	// Classify replaces an error of the handler by the one that decides. Nil: it is not replaced.
+	// Classify replaces an error of the handler by the one that decides. For a batch it is called for each
+	// message that has an error. Nil: errors are not replaced.
 	Classify func(view any, err error) error
 	Events   Events
 }

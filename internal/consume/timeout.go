@@ -27,7 +27,7 @@ type Timeout struct {
 	Handler               time.Duration // that one run of a handler may take
 	StuckAfter            time.Duration
 	Rate                  float64 // runs of the handler per second; 0: without limit
-	Immediate             int     // further runs at once of a message that fails
+	Immediate             int     // further runs at once of a message that fails, or of a batch
 	Batch                 Batch
 }
 
@@ -38,15 +38,20 @@ func (t Timeout) rounds() time.Duration {
 	return time.Duration((t.Prefetch + together - 1) / together)
 }
 
-// RateWait is how long the rate keeps the last message of a full prefetch waiting, at the most.
-func (t Timeout) RateWait() time.Duration { return t.rateWait(t.Prefetch) }
+// RateWait is how long the rate keeps the last message of a full prefetch waiting, at the most. A batch
+// counts as one run. Each worker may wait with a batch of one message, for which no others came in time,
+// and the rest of the prefetch is in full batches: see rounds.
+func (t Timeout) RateWait() time.Duration {
+	size := max(1, t.Batch.Size)
+	return t.rateWait(t.Concurrency + (max(0, t.Prefetch-t.Concurrency)+size-1)/size)
+}
 
-// rateWait is how long the rate needs for a number of messages if each of them fails.
-func (t Timeout) rateWait(messages int) time.Duration {
+// rateWait is how long the rate needs for a number of messages, or batches, if each of them fails.
+func (t Timeout) rateWait(handled int) time.Duration {
 	if t.Rate == 0 {
 		return 0
 	}
-	runs := float64(messages) * (1 + float64(t.Immediate))
+	runs := float64(handled) * (1 + float64(t.Immediate))
 	return time.Duration(min(runs/t.Rate*float64(time.Second), float64(maxConsumerTimeout)))
 }
 
@@ -57,7 +62,7 @@ func (t Timeout) Consumer() time.Duration {
 	// same id comes, or one that cannot be handled with others.
 	rounds := math.Ceil(float64(t.Prefetch) / float64(t.Concurrency))
 	each := float64(t.Handler)*(1+float64(t.Immediate)) + float64(t.StuckAfter) + float64(t.Batch.Wait)
-	needed := rounds*each + float64(t.RateWait()) + float64(consumerTimeoutMargin)
+	needed := rounds*each + float64(t.rateWait(t.Prefetch)) + float64(consumerTimeoutMargin)
 	return time.Duration(min(max(needed, float64(usualConsumerTimeout)), float64(maxConsumerTimeout)))
 }
 

@@ -23,3 +23,27 @@ func TestConsumerTimeout(t *testing.T) {
 		}
 	}
 }
+
+// The last message of a full prefetch waits until the rate has let all before it pass. A batch is one run, and each worker may have begun one
+// with a single message.
+func TestRateWait(t *testing.T) {
+	batch := Batch{Size: 10, Wait: time.Second}
+	for name, c := range map[string]struct {
+		of             Timeout
+		rate, consumer time.Duration
+	}{
+		"no rate":           {Timeout{Prefetch: 1000, Concurrency: 1}, 0, 0},
+		"one by one":        {Timeout{Prefetch: 100, Concurrency: 5, Rate: .5}, 200 * time.Second, 0},
+		"batches":           {Timeout{Prefetch: 101, Concurrency: 1, Rate: .1, Batch: batch}, 110 * time.Second, 0},
+		"several workers":   {Timeout{Prefetch: 100, Concurrency: 5, Rate: .1, Batch: batch}, 150 * time.Second, 0},
+		"immediate retries": {Timeout{Prefetch: 100, Concurrency: 5, Rate: .1, Immediate: 2, Batch: batch}, 450 * time.Second, 3000*time.Second + 20*time.Second + time.Minute},
+		"batches of one":    {Timeout{Prefetch: 300, Concurrency: 1, Rate: .1, Batch: batch}, 310 * time.Second, 3000*time.Second + 300*time.Second + time.Minute},
+	} {
+		if got := c.of.RateWait(); got != c.rate {
+			t.Errorf("%s: wait: got %v, want %v", name, got, c.rate)
+		}
+		if got, want := c.of.Consumer(), max(c.consumer, usualConsumerTimeout); got != want {
+			t.Errorf("%s: consumer timeout: got %v, want %v", name, got, want)
+		}
+	}
+}

@@ -20,8 +20,8 @@ type worker struct {
 	last *rabbit.Session // from which there is nothing more to take
 	next *Handling       // that is to be in the next batch
 
-	goroutine   string // that it runs on
-	classifying bool   // it calls Settings.Classify, or has when that ended the goroutine
+	goroutine  string  // that it runs on
+	classified []error // for each message, while Settings.Classify is called, and after that has ended the goroutine
 
 	mu      sync.Mutex
 	busy    bool          // a handler is called, or is about to be
@@ -187,9 +187,7 @@ func (w *worker) run(h *Handling) (mine bool, err error) {
 	}
 
 	answers, err := call(ctx, s.settings.Handler, h)
-	if err != nil && s.settings.Classify != nil {
-		err = w.classify(h, err)
-	}
+	answers, err = w.classify(h, answers, err)
 	s.reportEnd(h, answers, err)
 
 	w.setIdle()

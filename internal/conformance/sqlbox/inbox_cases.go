@@ -172,6 +172,9 @@ func inboxCases() []Case {
 			}
 			b.Eventually("each has its effect", func() bool { return b.Effects("1") == 2 })
 		}},
+		{Name: "Batch", Run: batches},
+		{Name: "BatchOutcomes", Run: batchOutcomes},
+		{Name: "BatchAndCopy", Not: oneWriter, Run: batchAndCopy},
 		{Name: "Produce", Run: produce},
 		{Name: "DatabaseAway", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
@@ -520,6 +523,115 @@ func copyHoldsUpNobody(t *testing.T, b *Bench) {
 	b.Must(Receive(b, first, "end of the first"))
 	b.Must(Receive(b, second, "end of the copy"))
 	Equal(b, "duplicate", Receive(b, told.duplicates, "duplicate"), "m5")
+}
+
+// batches: messages arrive several times, in batches of several workers. Each has its effect once.
+func batches(t *testing.T, b *Bench) {
+	b.Migrate()
+	const messages, copies = 30, 3
+	told := newRecorder()
+	_, err := b.Client.Subscribe(b.Context(), rehop.Subscriber{
+		Queue: "q", Concurrency: 3, Retry: rehop.Steps(10*time.Millisecond, 10*time.Millisecond), ProbeMin: 10 * time.Millisecond,
+		Batch: rehop.Batch{Size: 8, Wait: 20 * time.Millisecond, Handle: b.Inbox(told).BatchHandler("", b.effects)},
+	})
+	b.Must(err)
+	for range copies {
+		for i := range messages {
+			b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: fmt.Sprint(i), Key: "q"}))
+		}
+	}
+	for range messages * (copies - 1) {
+		Receive(b, told.duplicates, "duplicate")
+	}
+	b.Eventually("each has its effect", func() bool { return b.Number("SELECT COUNT(DISTINCT name) FROM effect") == messages })
+	Equal(b, "effects", b.Number("SELECT COUNT(*) FROM effect"), messages)
+	Equal(b, "rows", b.Number("SELECT COUNT(*) FROM rehop_inbox"), messages)
+}
+
+// effects is what the handler of a batch does in the database.
+func (b *Bench) effects(ctx context.Context, all []*rehop.Delivery) error {
+	for _, d := range all {
+		if err := b.effect(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batchOutcomes: what the function of a batch has done for a message that fails is not there, nor its id, and the others have their effects.
+func batchOutcomes(t *testing.T, b *Bench) {
+	b.Migrate()
+	fail := errors.New("bad message")
+	var with []error // answers of the next calls, each for all messages that it has
+	handle := b.Inbox(nil).BatchHandler("q", func(ctx context.Context, all []*rehop.Delivery) error {
+		if err := b.effects(ctx, all); err != nil {
+			return err
+		}
+		each := &rehop.BatchError{Errors: make([]error, len(all))}
+		for i, d := range all {
+			if d.ID == "bad" {
+				each.Errors[i] = fail
+			}
+		}
+		if len(with) > 0 {
+			err := with[0]
+			with = with[1:]
+			return err
+		}
+		return each
+	})
+	batch := func(ids ...string) (all []*rehop.Delivery) {
+		for _, id := range ids {
+			all = append(all, &rehop.Delivery{Queue: "q", Message: rehop.Message{ID: id}})
+		}
+		return all
+	}
+	err := handle(b.Context(), batch("1", "bad", "2"))
+	if each, is := err.(*rehop.BatchError); !is || each.Errors[0] != nil || !errors.Is(each.Errors[1], fail) || each.Errors[2] != nil {
+		t.Errorf("one that fails: got %v, want an error of the second", err)
+	}
+	with = []error{fail}
+	err = handle(b.Context(), batch("2", "3", "4"))
+	if each, is := err.(*rehop.BatchError); !is || each.Errors[0] != nil || !errors.Is(each.Errors[1], fail) || !errors.Is(each.Errors[2], fail) {
+		t.Errorf("an error after a copy: got %v, want an error of those that are new", err)
+	}
+	b.Must(handle(b.Context(), batch("1", "3", "4")))
+	b.Must(handle(b.Context(), batch("1", "2", "3", "4")))
+	for _, id := range []string{"1", "2", "3", "4"} {
+		Equal(b, "effects of "+id, b.Effects(id), 1)
+	}
+	Equal(b, "effects of a message that failed", b.Effects("bad"), 0)
+	Equal(b, "rows", b.Number("SELECT COUNT(*) FROM rehop_inbox"), 4)
+}
+
+// batchAndCopy: while a copy of one of its messages is being handled, the others of a batch are committed.
+func batchAndCopy(t *testing.T, b *Bench) {
+	b.Migrate()
+	began, goOn := make(chan struct{}), make(chan struct{})
+	told := newRecorder()
+	single := b.Inbox(nil).Middleware("q")(rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+		close(began)
+		<-goOn
+		return b.effect(ctx, d)
+	}))
+	message := func(id string) *rehop.Delivery {
+		return &rehop.Delivery{Queue: "q", Message: rehop.Message{ID: id}}
+	}
+	ended := make(chan error, 1)
+	ctx := b.Context()
+	go func() { ended <- single.Handle(ctx, message("2")) }()
+	Receive(b, began, "first run")
+	in := b.Inbox(told)
+	in.MaxWait = limit
+	batch := in.BatchHandler("q", b.effects)
+	go func() { ended <- batch(ctx, []*rehop.Delivery{message("1"), message("2"), message("3")}) }()
+	b.Eventually("the others are committed", func() bool { return b.Effects("1") == 1 && b.Effects("3") == 1 })
+	close(goOn)
+	for range 2 {
+		b.Must(Receive(b, ended, "end"))
+	}
+	Equal(b, "duplicate", Receive(b, told.duplicates, "duplicate"), "2")
+	Equal(b, "effects", b.Effects("2"), 1)
 }
 
 // produce: a message is consumed, has its effect, and makes another one, all of it once.
