@@ -75,7 +75,9 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	published, consumed := c.observer("publish", &c.publish), c.observer("consume", &c.consume)
 	c.publish = rabbit.NewLink("publish", opts, func(s rabbit.State, err error) {
 		<-ready
-		c.declarer.Reset()
+		if s == rabbit.Recovering {
+			c.declarer.Reset()
+		}
 		c.sender.SetState(s, err)
 		c.mover.SetState(s, err)
 		c.requester.SetState(s, err)

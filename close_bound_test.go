@@ -201,7 +201,7 @@ func TestCloseWithoutAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 				var mute atomic.Bool
-				client := openFiltered(t, b, func(m method) bool { return m != unanswered || !mute.Load() })
+				client := openFiltered(t, b, func(c call) bool { return c.method != unanswered || !mute.Load() })
 				log := slowly(4 * time.Minute)
 				subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: log})
 				publish(t, client, rehop.Message{Key: "q"})

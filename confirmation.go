@@ -68,7 +68,7 @@ func (c *Client) PublishAsync(ctx context.Context, m Message) *Confirmation {
 		sent.err = publishError(&m, err)
 		defer close(sent.done) // also if a hook ends the goroutine
 		if len(c.hooks.publishEnd) > 0 {
-			defer c.inside.Visit()() // Close waits for the goroutine that the hooks may be called on
+			defer c.inside.Visit(nil)() // Close waits for the goroutine that the hooks may be called on
 			c.endPublish(ctx, &m, start, sent.err)
 		}
 	}

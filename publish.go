@@ -105,7 +105,7 @@ func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 // would wait for the other messages: [Client.Close] returns an error there.
 func (c *Client) PublishEach(ctx context.Context, messages []Message, settled func(i int, err error)) {
 	visiting := func(calls func()) {
-		defer c.inside.Visit()()
+		defer c.inside.Visit(nil)()
 		calls()
 	}
 	visiting(func() { c.publishEach(ctx, messages, settled, visiting) })

@@ -36,7 +36,7 @@ func (c *Client) Request(ctx context.Context, m Message) (Message, error) {
 		defer q.End() // also if a hook ends the goroutine
 	}
 	if len(c.hooks.publishEnd) > 0 {
-		defer c.inside.Visit()() // Close waits for the request
+		defer c.inside.Visit(nil)() // Close waits for the request
 		c.endPublish(ctx, &m, start, requestError(&m, err))
 	}
 	var d rabbit.Delivery

@@ -65,6 +65,18 @@ func (b *traced) publish(ctx context.Context, m rehop.Message) {
 	}
 }
 
+// publishUntraced publishes with a client that has no hooks.
+func (b *traced) publishUntraced(m rehop.Message) {
+	b.t.Helper()
+	other, err := rehop.Open(b.t.Context(), b.Config())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := errors.Join(other.Publish(b.t.Context(), m), other.Close(b.t.Context())); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 func (b *traced) replay(queue string) {
 	b.t.Helper()
 	config := b.Config()
@@ -270,13 +282,7 @@ func TestUntracedPublisher(t *testing.T) {
 			t.Fatal(err)
 		}
 		start.End()
-		other, err := rehop.Open(t.Context(), b.Config())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(other.Publish(t.Context(), rehop.Message{Key: "q"}), other.Close(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		b.publishUntraced(rehop.Message{Key: "q"})
 		b.AwaitEmpty("q")
 		process := b.named("process q", 1)[0]
 		if process.Parent().IsValid() || process.SpanContext().TraceID() == start.SpanContext().TraceID() {
@@ -310,15 +316,7 @@ func TestAttemptsOfUntracedPublisher(t *testing.T) {
 			}
 			return nil
 		})})
-		untraced := b.Config()
-		untraced.Hooks = nil
-		other, err := rehop.Open(t.Context(), untraced)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(other.Publish(t.Context(), rehop.Message{Key: "q", Headers: map[string]any{"own": "kept"}}), other.Close(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		b.publishUntraced(rehop.Message{Key: "q", Headers: map[string]any{"own": "kept"}})
 		b.AwaitFailed("q", 1)
 		b.replay("q")
 		b.AwaitEmpty("q")

@@ -108,11 +108,8 @@ func (a *api) connectionObject(c *session.Connection) object {
 	if name := c.ClientName(); name != "" {
 		o["user_provided_name"] = name
 	}
-	if c.Inside() { // RabbitMQ's name for connections within its own process
-		o["type"] = "direct"
-	}
-	if c.Own() {
-		o["internal"], o["protocol"] = true, "Direct 0-9-1"
+	if c.Inside() { // type and protocol as RabbitMQ shows connections within its own process
+		o["type"], o["protocol"], o["internal"] = "direct", "Direct 0-9-1", true
 	}
 	if state, ok := c.TLS(); ok {
 		a.describeTLS(o, state)

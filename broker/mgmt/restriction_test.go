@@ -1,12 +1,15 @@
 package mgmt
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/internal/wire"
 )
 
 // restrict sets one of each setting that operators have for virtual hosts, users and the broker.
@@ -132,6 +135,56 @@ func TestOwnConnections(t *testing.T) {
 	if len(open) != 1 || open[0]["internal"] != true || open[0]["type"] != "direct" || open[0]["protocol"] != "Direct 0-9-1" {
 		t.Errorf("got %v, want one that is marked as the broker's own", open)
 	}
+}
+
+// The connections of the program that runs the broker are marked like those of the API, but limits apply to them. Connections by
+// the network are not marked, even if this process has opened them.
+func TestConnectionsOfTheProcess(t *testing.T) {
+	d := newTestAPI(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- d.server.Serve(t.Context(), ln) }()
+	open := func(dial func(ctx context.Context, network, addr string) (net.Conn, error)) (*amqpClient, error) {
+		conn, err := dial(t.Context(), "tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		s := &amqpClient{conn: conn, reader: wire.NewReader(conn, 128<<10)}
+		return s, s.open(t.Context(), "guest", "guest", "/")
+	}
+	for name, c := range map[string]struct {
+		dial func(ctx context.Context, network, addr string) (net.Conn, error)
+		want string
+	}{
+		"within the process": {d.server.Dial, "direct, Direct 0-9-1, internal true"},
+		"by the network":     {new(net.Dialer).DialContext, "network, AMQP 0-9-1, internal <nil>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := open(c.dial)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var listed []map[string]any
+			if d.read("/api/connections", &listed); len(listed) != 1 {
+				t.Fatalf("got %v, want one connection", listed)
+			}
+			if got := fmt.Sprintf("%v, %v, internal %v", listed[0]["type"], listed[0]["protocol"], listed[0]["internal"]); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+			s.close()
+			d.must(204, "PUT", "/api/vhost-limits/%2F/max-connections", `{"value":0}`)
+			defer d.must(204, "DELETE", "/api/vhost-limits/%2F/max-connections", "")
+			if _, err := open(c.dial); err == nil || !strings.Contains(err.Error(), "connection limit (0) is reached") {
+				t.Errorf("above the limit: got %v, want a refusal", err)
+			}
+		})
+	}
+	_ = ln.Close()
+	<-ended
 }
 
 // When a request is answered, its connection is not listed any more, even after an error.

@@ -74,19 +74,28 @@ func embedded(t testing.TB) *place {
 		t.Fatal(err)
 	}
 	web := httptest.NewServer(handler)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(context.Background(), listener) // until the server is closed
+	}()
 	t.Cleanup(func() {
 		web.Close()
 		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
+		<-served
 	})
 	api, err := url.Parse(web.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &place{t: t, api: api, vhost: "own", prometheus: web.URL + "/metrics", dial: func(user, password, vhost string) (*amqp.Connection, error) {
-		return amqp.DialConfig("amqp://embedded", amqp.Config{Vhost: vhost, SASL: []amqp.Authentication{&amqp.PlainAuth{Username: user, Password: password}},
-			Dial: func(network, addr string) (net.Conn, error) { return server.Dial(context.Background(), network, addr) }})
+		return amqp.DialConfig("amqp://"+listener.Addr().String(), amqp.Config{Vhost: vhost, SASL: []amqp.Authentication{&amqp.PlainAuth{Username: user, Password: password}}})
 	}}
 	p.must("PUT", "/api/vhosts/own", "")
 	return p

@@ -19,11 +19,11 @@ func (i *Inside) Enter(s *Subscription) (goroutine string) {
 	return goroutine
 }
 
-// Visit is Enter for a goroutine of the user, which may work for a subscription already: then it
-// continues to. The caller calls leave at the end.
-func (i *Inside) Visit() (leave func()) {
+// Visit is Enter for a goroutine that may work for a subscription or the client already: then it
+// continues to, also after leave, which the caller calls at the end.
+func (i *Inside) Visit(s *Subscription) (leave func()) {
 	goroutine := thisGoroutine()
-	if _, within := i.goroutines.LoadOrStore(goroutine, (*Subscription)(nil)); within {
+	if _, within := i.goroutines.LoadOrStore(goroutine, s); within {
 		return func() {}
 	}
 	return func() { i.Leave(goroutine) }

@@ -39,7 +39,7 @@ func (r *ordered) reportHeld(now Held) {
 	}
 	r.reported, r.at = now, time.Now()
 	if r.sub.settings.Events.Held != nil {
-		defer r.sub.shared.Inside.Leave(r.sub.shared.Inside.Enter(r.sub))
+		defer r.sub.shared.Inside.Visit(r.sub)() // on the goroutine of Supervise, too
 		r.sub.settings.Events.Held(now)
 	}
 }

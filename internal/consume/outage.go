@@ -70,7 +70,7 @@ func (s *Subscription) returnPrefetched(base context.Context) {
 	if o.session == nil || o.narrow {
 		return
 	}
-	defer s.shared.Inside.Leave(s.shared.Inside.Enter(s))
+	defer s.shared.Inside.Visit(s)()
 	o.session.Cancel() // otherwise they would be delivered to this consumer again
 	s.giveBackRest(base, o)
 }

@@ -53,7 +53,8 @@ func (d *Declarer) Doubt() time.Time {
 	return d.doubted
 }
 
-// Reset forgets what was declared: the next broker may not have it.
+// Reset forgets what was declared: the next broker may not have it. Call it when the connection is
+// lost, before the next one is made.
 func (d *Declarer) Reset() {
 	d.mu.Lock()
 	d.epoch++
@@ -78,17 +79,22 @@ func (d *Declarer) Ensure(ctx context.Context, part string, since time.Time, pla
 		return nil
 	}
 	var objects []string
-	d.mu.Lock()
-	whole, epoch := plan(), d.epoch
-	rest := topology.Plan{
-		Exchanges: undeclared(d, whole.Exchanges, since, &objects),
-		Queues:    undeclared(d, whole.Queues, since, &objects),
-		Bindings:  undeclared(d, whole.Bindings, since, &objects),
+	var epoch int
+	var at time.Time
+	missing := func() topology.Plan {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		whole := plan()
+		objects, epoch, at = nil, d.epoch, time.Now()
+		return topology.Plan{
+			Exchanges: undeclared(d, whole.Exchanges, since, &objects),
+			Queues:    undeclared(d, whole.Queues, since, &objects),
+			Bindings:  undeclared(d, whole.Bindings, since, &objects),
+		}
 	}
-	d.mu.Unlock()
-	at := time.Now()
-	if !rest.Empty() {
-		if err := d.link.Declare(ctx, rest); err != nil {
+	if rest := missing(); !rest.Empty() {
+		// What is missing is determined again when there is a connection: it may be another one than now.
+		if err := d.link.DeclareMissing(ctx, missing); err != nil {
 			return err
 		}
 	}

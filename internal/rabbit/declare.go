@@ -11,7 +11,13 @@ import (
 // Declare declares a plan. It is safe to repeat. If the broker does not accept an object, the error is a
 // *DeclareError.
 func (l *Link) Declare(ctx context.Context, plan topology.Plan) error {
-	return l.briefly(ctx, func(ch *amqp.Channel) error { return declare(ch, plan) })
+	return l.DeclareMissing(ctx, func() topology.Plan { return plan })
+}
+
+// DeclareMissing is Declare with a plan that depends on the connection: missing is called when there is
+// one.
+func (l *Link) DeclareMissing(ctx context.Context, missing func() topology.Plan) error {
+	return l.briefly(ctx, func(ch *amqp.Channel) error { return declare(ch, missing()) })
 }
 
 func declare(ch *amqp.Channel, plan topology.Plan) error {

@@ -38,9 +38,6 @@ func Subscriptions(q *node.Queue) []Subscription {
 	return all
 }
 
-// Own reports whether the broker itself uses the connection, for requests of the HTTP API.
-func (c *Connection) Own() bool { return c.own }
-
 // Inside reports whether the client is in this process.
 func (c *Connection) Inside() bool {
 	_, pipe := c.conn.(*pipeConn)

@@ -255,7 +255,7 @@ func discard(b *Bench) {
 // readByConsumers: messages are read by consumers, each once per command. To get them one by one takes a hundred times as long, and to get all
 // those before a message again for each message takes a time that grows with the square of their number.
 func readByConsumers(b *Bench) {
-	const n, commands = 300, 4
+	const n, commands = 300, 5
 	b.declare(failed, failedArgs(layout.Quorum), queue)
 	b.fill(failed, n)
 	a := b.admin(b.managed)
@@ -268,6 +268,10 @@ func readByConsumers(b *Bench) {
 	if got := b.exported(a, admin.Filter{}); len(got) != n {
 		b.t.Fatalf("export: got %d messages, want %d", len(got), n)
 	}
+	if p, err := a.Replay(b.context(), queue, admin.Options{}); err != nil || p.Done != n {
+		b.t.Fatalf("replay: got %+v and %v, want %d done", p, err, n)
+	}
+	b.fill(failed, n)
 	if p, err := a.Discard(b.context(), queue, admin.Options{}); err != nil || p.Done != n {
 		b.t.Fatalf("discard: got %+v and %v, want %d done", p, err, n)
 	}

@@ -3,6 +3,7 @@ package serve_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,17 +37,55 @@ func TestMetricsOfOutboxes(t *testing.T) {
 	})
 }
 
+// api is the URL of an endpoint of the management API, for guest.
+func (r *running) api(t *testing.T, path string) string {
+	t.Helper()
+	u, err := url.Parse(r.Management)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("guest", "guest")
+	return u.String() + "/api/" + path
+}
+
+// The management API marks the connections of the service's own flows, and not those of other programs.
+func TestOwnConnections(t *testing.T) {
+	t.Parallel()
+	r := run(t, nil, "flows: {work: {target: {http: 'http://127.0.0.1:1'}}}")
+	other, err := rehop.Open(t.Context(), rehop.Config{URL: r.AMQP, Name: "other", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(t.Context())
+	if err := other.Publish(t.Context(), rehop.Message{Key: "nobody"}); !errors.Is(err, rehop.ErrUnroutable) {
+		t.Fatalf("got %v, want ErrUnroutable", err)
+	}
+	var open []struct {
+		Name     string `json:"user_provided_name"`
+		Internal bool   `json:"internal"`
+	}
+	_, body := get(t, r.api(t, "connections"))
+	if err := json.Unmarshal([]byte(body), &open); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	count := make(map[bool]int)
+	for _, c := range open {
+		count[c.Internal]++
+		if others := strings.HasPrefix(c.Name, "other"); c.Internal == others {
+			t.Errorf("%q: internal is %v, want %v", c.Name, c.Internal, !others)
+		}
+	}
+	if count[true] == 0 || count[false] == 0 {
+		t.Errorf("got %d connections of the service and %d others, want both", count[true], count[false])
+	}
+}
+
 // The broker follows the release that the file or a flag names, and otherwise the usual one.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	for release, want := range map[broker.Compat]string{broker.RabbitMQ310: "3.10", 0: broker.DefaultCompat.String()} {
 		r := start(t, nil, func() string { return "flows: {}" }, func(s *serve.Service) { s.Embedded.RabbitMQ = release })
-		u, err := url.Parse(r.Management)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u.User = url.UserPassword("guest", "guest")
-		if _, body := get(t, u.String()+"/api/overview"); !strings.Contains(body, `"rabbitmq_version":"`+want+`.`) {
+		if _, body := get(t, r.api(t, "overview")); !strings.Contains(body, `"rabbitmq_version":"`+want+`.`) {
 			t.Errorf("release %v: got %.300s, want version %s", release, body, want)
 		}
 	}
