@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,8 +96,8 @@ func TestOrder(t *testing.T) {
 	seed := seedOf(t)
 	t.Logf("seed %d", seed)
 	for broker, faults := range map[string]map[string]func(*orderTrial){
-		"Single":  {"Cut": (*orderTrial).cut, "BlackHole": (*orderTrial).blackHole, "Recycle": (*orderTrial).recycle, "Kill": (*orderTrial).kill},
-		"Cluster": {"Leader": (*orderTrial).leader},
+		"Single":  {"Cut": (*orderTrial).cut, "BlackHole": (*orderTrial).blackHole, "Recycle": (*orderTrial).recycle, "Kill": (*orderTrial).kill, "Partitions": (*orderTrial).partitions},
+		"Cluster": {"Leader": (*orderTrial).leader, "LeaderOfPartition": (*orderTrial).leader},
 	} {
 		t.Run(broker, func(t *testing.T) {
 			t.Parallel()
@@ -107,6 +108,9 @@ func TestOrder(t *testing.T) {
 			for name, fault := range faults {
 				t.Run(name, func(t *testing.T) {
 					x := newOrderTrial(t, rabbit(t), "order-"+name, seed)
+					if strings.Contains(name, "Partition") {
+						x.Partitions = 4
+					}
 					x.Start(x.ctx)
 					x.Run(x.ctx, 500)
 					fault(x)
@@ -134,6 +138,26 @@ func (x *orderTrial) blackHole() {
 		x.strike("black hole", func() { p.Freeze("") })
 		p.Thaw()
 		x.Run(x.ctx, 100)
+	}
+}
+
+// partitions has processes share partitions that come and go, and lose their connections.
+func (x *orderTrial) partitions() {
+	x.Shared(x.ctx, 2)
+	for i := range times(1, 20) {
+		x.strike("process joined", func() {
+			x.joined++
+			name := fmt.Sprint("process ", x.joined)
+			x.Join(x.ctx, name)
+			x.names = append(x.names, name)
+			x.Shared(x.ctx, 1)
+		})
+		x.strike("connections cut", func() { x.proxies[x.names[i%3]].Cut("") })
+		x.strike("process gone", func() {
+			x.Leave(x.ctx, x.names[0])
+			x.names = x.names[1:]
+			x.Shared(x.ctx, 2)
+		})
 	}
 }
 

@@ -42,14 +42,20 @@ func (l *lines) cut(role string) {
 }
 
 // TestEmbedded cuts connections, and lets processes come and go, on the embedded broker, in virtual time.
-func TestEmbedded(t *testing.T) { synctest.Test(t, embedded) }
+func TestEmbedded(t *testing.T) {
+	for _, partitions := range []int{1, 4} {
+		t.Run(fmt.Sprint("Partitions", partitions), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { embedded(t, partitions) })
+		})
+	}
+}
 
-func embedded(t *testing.T) {
+func embedded(t *testing.T, partitions int) {
 	b := rehoptest.Open(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
 	defer cancel()
 	cutter := &lines{conns: make(map[string][]net.Conn)}
-	w := &Workload{T: t, Queue: "ordered", Config: func(role string) rehop.Config {
+	w := &Workload{T: t, Queue: "ordered", Partitions: partitions, Config: func(role string) rehop.Config {
 		config := b.Config()
 		config.Hooks, config.Name = nil, role
 		config.Dial = cutter.dial(role, config.Dial)

@@ -22,11 +22,14 @@ type Workload struct {
 	// Config is how the client of a role reaches the broker. The roles are "publish", and the names of processes.
 	Config func(role string) rehop.Config
 	Keys   int // Default: 40
-	Audit  *Audit
+	// Partitions is how many queues the messages are spread over. Default: 1.
+	Partitions int
+	Audit      *Audit
 
 	publisher *rehop.Client
 	mu        sync.Mutex
 	processes map[string]*rehop.Client
+	owned     map[string]map[string]bool // process: queues whose owner it is
 	stop      atomic.Bool
 	producing sync.WaitGroup
 }
@@ -46,7 +49,7 @@ func (w *Workload) Start(ctx context.Context) {
 	if w.Keys == 0 {
 		w.Keys = 40
 	}
-	w.Audit, w.processes = NewAudit(), make(map[string]*rehop.Client)
+	w.Audit, w.processes, w.owned = NewAudit(), make(map[string]*rehop.Client), make(map[string]map[string]bool)
 	client, err := rehop.Open(ctx, w.Config("publish"))
 	if err != nil {
 		w.T.Fatal(err)
@@ -67,6 +70,16 @@ func (w *Workload) Join(ctx context.Context, name string) {
 		if e.Up {
 			w.Audit.TookOver()
 		}
+	}, OnHeld: func(e rehop.HeldEvent) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.owned[name] == nil {
+			w.owned[name] = make(map[string]bool)
+		}
+		if e.Owner && !w.owned[name][e.Queue] && w.Partitions > 1 { // it may have got it from another process, which has not lost it
+			w.Audit.TookOver()
+		}
+		w.owned[name][e.Queue] = e.Owner
 	}})
 	client, err := rehop.Open(ctx, config)
 	if err != nil {
@@ -74,7 +87,7 @@ func (w *Workload) Join(ctx context.Context, name string) {
 	}
 	if _, err := client.Subscribe(ctx, rehop.Subscriber{
 		Queue: w.Queue, Concurrency: concurrency, Retry: rehop.Steps(100*time.Millisecond, 2500*time.Millisecond), OrderBy: keyOf,
-		CrashLimit: 40,
+		Partitions: w.Partitions, CrashLimit: 40,
 		Handler:    rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error { return w.handle(ctx, name, d) }),
 	}); err != nil {
 		w.T.Fatal(err)
@@ -105,7 +118,10 @@ func keyOf(d *rehop.Delivery) string {
 // produce publishes the messages of one key, each after the one before is confirmed.
 func (w *Workload) produce(ctx context.Context, key string) {
 	for n := 1; !w.stop.Load(); n++ {
-		m := rehop.Message{Key: w.Queue, ID: fmt.Sprint(w.Queue, "/", key, "/", n), Body: []byte(fmt.Sprint(key, "/", n))}
+		m := rehop.Message{Key: w.Queue, OrderKey: key, ID: fmt.Sprint(w.Queue, "/", key, "/", n), Body: []byte(fmt.Sprint(key, "/", n))}
+		if w.Partitions > 1 {
+			m.Exchange = w.Queue + ".split"
+		}
 		for {
 			err := w.publisher.Publish(ctx, m)
 			if err == nil {
@@ -175,6 +191,27 @@ func (w *Workload) Run(ctx context.Context, n int) {
 	w.T.Helper()
 	_, over, _ := w.Audit.counts()
 	w.await(ctx, fmt.Sprintf("%d more messages", n), func(_, now int) bool { return now >= over+n })
+}
+
+// Shared waits until each process is the owner of at least this many partitions.
+func (w *Workload) Shared(ctx context.Context, least int) {
+	w.T.Helper()
+	w.await(ctx, fmt.Sprintf("%d partitions for each process", least), func(int, int) bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for name := range w.processes {
+			n := 0
+			for _, owns := range w.owned[name] {
+				if owns {
+					n++
+				}
+			}
+			if n < least {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // Finish stops publishing, waits until everything is over, and checks what was promised.

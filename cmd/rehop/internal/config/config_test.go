@@ -123,6 +123,7 @@ flows:
         exit-codes: {3: failed, 4: discarded}
   last:
     order-by: header.order-id
+    partitions: 8
     max-held: 50
     after-fail: halt
     retry: none
@@ -250,7 +251,7 @@ func TestFaults(t *testing.T) {
 		"large burst":      {"flows:\n  a:\n    rate: {limit: 1/s, burst: 2000000}" + ok, []string{`rehop.yaml:3: flow "a": rate: burst 2000000 must be from 1 to 1000000`}},
 		"bad order":        {"flows:\n  a:\n    order-by: order-id" + ok, []string{`rehop.yaml:3: "order-id" must be header.NAME, body.PATH, key or type`}},
 		"classic order":    {"flows:\n  a:\n    queue-type: classic\n    order-by: key" + ok, []string{`flow "a": order-by cannot be combined with queue-type`}},
-		"held, no order":   {"flows:\n  a:\n    max-held: 5" + ok, []string{`flow "a": max-held or after-fail is set, and order-by is not`}},
+		"held, no order":   {"flows:\n  a:\n    max-held: 5" + ok, []string{`flow "a": partitions, max-held or after-fail is set, and order-by is not`}},
 		"bad after-fail":   {"flows:\n  a:\n    order-by: key\n    after-fail: stop" + ok, []string{`rehop.yaml:4: "stop" must be one of skip, halt`}},
 		"no burst":         {"flows:\n  a:\n    rate: {limit: 1/s, burst: 0}" + ok, []string{`rehop.yaml:3: burst 0 must be at least 1`}},
 		"bad retry":        {"flows:\n  a:\n    retry: [1s, x]" + ok, []string{`rehop.yaml:3: "x" must be a time`}},

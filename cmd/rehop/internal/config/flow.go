@@ -66,7 +66,7 @@ func (r *reader) agree(f *File) {
 
 // fieldKeys are the keys of fields whose name differs from the key.
 var fieldKeys = map[string]string{"QueueArgs": "arguments", "ExchangeType": "exchange-type", "Retry": "retry",
-	"OrderBy": "order-by", "MaxHeld": "max-held", "AfterFail": "after-fail", "Rate": "rate", "Burst": "burst", "Prefetch": "prefetch", "Concurrency": "concurrency"}
+	"OrderBy": "order-by", "Partitions": "partitions", "MaxHeld": "max-held", "AfterFail": "after-fail", "Rate": "rate", "Burst": "burst", "Prefetch": "prefetch", "Concurrency": "concurrency"}
 
 func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 	flow := Flow{Name: name, Subscriber: rehop.Subscriber{Queue: name}}
@@ -91,6 +91,7 @@ func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 		"crash-limit":            r.count(&s.CrashLimit),
 		"rate":                   r.rate(s),
 		"order-by":               value(r, &flow.OrderBy, "a text", "header.NAME, body.PATH, key or type", parseOrderKey),
+		"partitions":             r.count(&s.Partitions),
 		"max-held":               r.count(&s.MaxHeld),
 		"after-fail":             r.afterFail(&s.AfterFail),
 		"pause-when-down":        r.whether(&flow.PauseWhenDown),
