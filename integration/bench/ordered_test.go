@@ -19,8 +19,8 @@ import (
 // orderedKeys is how many keys the messages of TestOrdered have.
 const orderedKeys = 1000
 
-// TestOrdered compares a subscription with OrderBy with one without it, on the same broker and in turn: how many messages it handles
-// per second from a full queue, and how long messages take when one key in a hundred fails.
+// TestOrdered compares a subscription with OrderBy with one without it, and one with partitions, on the same broker and in turn: how many
+// messages are published and handled per second, from a full queue, and how long messages take when one key in a hundred fails.
 func TestOrdered(t *testing.T) {
 	r := lab.Single(t)
 	client, err := rehop.Open(t.Context(), rehop.Config{URL: r.URL})
@@ -28,13 +28,19 @@ func TestOrdered(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close(context.Background()) }()
-	var plain, ordered, ratios []float64
+	const partitions = 4
+	var plain, ordered, split, ratios, splitRatios, published, publishRatios []float64
 	for round := range *rounds {
-		p := emptied(t, client, fmt.Sprint("plain-", round), nil)
-		o := emptied(t, client, fmt.Sprint("ordered-", round), orderKey)
+		toQueue, p := emptied(t, client, fmt.Sprint("plain-", round), nil, 0)
+		_, o := emptied(t, client, fmt.Sprint("ordered-", round), orderKey, 1)
+		toSplit, s := emptied(t, client, fmt.Sprint("partitions-", round), orderKey, partitions)
 		plain, ordered, ratios = append(plain, p), append(ordered, o), append(ratios, o/p)
+		split, splitRatios = append(split, s), append(splitRatios, s/p)
+		published, publishRatios = append(published, toSplit), append(publishRatios, toSplit/toQueue)
 	}
 	t.Logf("handled per second: plain=%.0f ordered=%.0f ratio=%.2f", median(plain), median(ordered), median(ratios))
+	t.Logf("with %d partitions in one process: handled=%.0f ratio=%.2f published=%.0f ratio to one queue=%.2f",
+		partitions, median(split), median(splitRatios), median(published), median(publishRatios))
 	var calm, failing, slower []float64
 	for round := range *rounds {
 		c := latency(t, client, fmt.Sprint("calm-", round), 0)
@@ -46,12 +52,12 @@ func TestOrdered(t *testing.T) {
 
 func orderKey(d *rehop.Delivery) string { return d.Type }
 
-// emptied measures how many messages per second a subscription handles from a full queue.
-func emptied(t *testing.T, client *rehop.Client, queue string, orderBy func(*rehop.Delivery) string) float64 {
+// emptied measures how many messages per second are published, and a subscription handles from a full queue.
+func emptied(t *testing.T, client *rehop.Client, queue string, orderBy func(*rehop.Delivery) string, partitions int) (published, emptied float64) {
 	t.Helper()
 	var handled atomic.Int64
 	done := make(chan struct{})
-	s := rehop.Subscriber{Queue: queue, Concurrency: *concurrency, Prefetch: max(128, 2**concurrency), OrderBy: orderBy,
+	s := rehop.Subscriber{Queue: queue, Concurrency: *concurrency, Prefetch: max(128, 2**concurrency), OrderBy: orderBy, Partitions: partitions,
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 			if handled.Add(1) == int64(*messages) {
 				close(done)
@@ -68,11 +74,16 @@ func emptied(t *testing.T, client *rehop.Client, queue string, orderBy func(*reh
 	batch := make([]rehop.Message, *messages)
 	for i := range batch {
 		batch[i] = rehop.Message{Key: queue, Type: fmt.Sprint("key ", i%orderedKeys), Body: make([]byte, *size)}
+		if partitions > 1 {
+			batch[i].Exchange, batch[i].OrderKey = queue+".split", batch[i].Type
+		}
 	}
+	publishing := time.Now()
 	if err := client.PublishBatch(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
+	published = float64(*messages) / began.Sub(publishing).Seconds()
 	running, err := client.Subscribe(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +93,7 @@ func emptied(t *testing.T, client *rehop.Client, queue string, orderBy func(*reh
 	if err := running.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return float64(*messages) / took.Seconds()
+	return published, float64(*messages) / took.Seconds()
 }
 
 // latency measures the p99 of the time from publishing to the end of the handler, in milliseconds, of keys that do not fail.
