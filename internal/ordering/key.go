@@ -74,6 +74,7 @@ func (o *Owner) remove(k *key, m *Message) {
 	if m.from == Held {
 		k.held = slices.DeleteFunc(k.held, func(h *Message) bool { return h == m })
 		o.held--
+		o.copies.remove(m)
 	} else {
 		k.lane = slices.DeleteFunc(k.lane, func(l *Message) bool { return l == m })
 	}
@@ -89,6 +90,8 @@ func (o *Owner) insert(k *key, m *Message) {
 			if m.newer(h) && k.running != h {
 				m.also = append(m.also, h)
 				k.held[i] = m
+				o.copies.remove(h)
+				o.copies.add(m)
 			} else {
 				h.also = append(h.also, m)
 			}
@@ -100,6 +103,7 @@ func (o *Owner) insert(k *key, m *Message) {
 	}
 	k.held = slices.Insert(k.held, at, m)
 	o.held++
+	o.copies.add(m)
 }
 
 // advance looks what can be done for a key: run its first message, wait for it, or move the next one

@@ -227,7 +227,38 @@ func (w *world) step(s *session) bool {
 		o.ackNow(last)
 	}
 	w.carryOut(s)
+	if w.bug == "" && !indexed(o) {
+		w.wrong = "the index differs from what is in the held queue, or on its way to it"
+	}
 	return true
+}
+
+// indexed reports whether an Owner finds by its id what it has in the held queue, and nothing else.
+func indexed(o *Owner) bool {
+	n, found := 0, 0
+	check := func(m *Message) {
+		if m.ID != "" {
+			n++
+			if slices.Contains(o.copies[m.ID], m) {
+				found++
+			}
+		}
+	}
+	for _, k := range o.keys {
+		for _, h := range k.held {
+			check(h)
+		}
+		for _, mv := range k.moves() {
+			if mv.to == Held && !mv.back {
+				check(&mv.copy)
+			}
+		}
+	}
+	all := 0
+	for _, messages := range o.copies {
+		all += len(messages)
+	}
+	return found == n && all == n
 }
 
 // ack has an ack of a session arrive at the broker, or the end of a channel.

@@ -27,6 +27,7 @@ func (o *Owner) toHeld(k *key, of *Message, copied Message) *Move {
 	copied.Number, copied.Crashes, copied.also, copied.done, copied.skip, copied.Data = 0, 0, nil, false, false, nil
 	mv := &Move{key: k, of: of, to: Held, copy: copied}
 	o.coming++
+	o.copies.add(&mv.copy)
 	o.publish(mv)
 	return mv
 }
@@ -73,6 +74,7 @@ func (o *Owner) Refused(mv *Move, now time.Time) {
 		return
 	}
 	o.coming--
+	o.copies.remove(&mv.copy)
 	switch mv {
 	case k.moving:
 		k.moving = &Move{key: k, of: mv.of, lifts: mv.lifts, to: Failed, copy: mv.copy}

@@ -2,7 +2,6 @@ package ordering
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -46,6 +45,7 @@ type Owner struct {
 	out   []Action
 
 	keys     map[string]*key
+	copies   index // in the held queue, or on their way to it
 	runnable []*key
 	timers   timers
 	running  int
@@ -103,7 +103,7 @@ type pause struct{ of *key }
 
 // New begins a session that consumes the main queue.
 func New(opt Options, now time.Time) *Owner {
-	o := &Owner{opt: opt, keys: make(map[string]*key), now: now, heardMain: now, heardHeld: now}
+	o := &Owner{opt: opt, keys: make(map[string]*key), copies: make(index), now: now, heardMain: now, heardHeld: now}
 	o.probe()
 	return o
 }
@@ -259,7 +259,7 @@ func (o *Owner) enter(m *Message) {
 		o.ack(m)
 		return
 	}
-	if m.Redelivered && o.isHeld(m) {
+	if m.Redelivered && o.copies.has(m) {
 		o.ack(m) // its owner died after it had moved the message, and before it had acked the original
 		return
 	}
@@ -270,21 +270,6 @@ func (o *Owner) enter(m *Message) {
 	k := o.key(m.Key)
 	k.lane = append(k.lane, m)
 	o.advance(k)
-}
-
-// isHeld reports whether the held queue has a copy of a message of the main queue.
-func (o *Owner) isHeld(m *Message) bool {
-	for _, k := range o.keys {
-		if slices.ContainsFunc(k.held, m.same) {
-			return true
-		}
-		for _, mv := range k.moves() {
-			if mv.to == Held && m.same(&mv.copy) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (o *Owner) advanceAll() {

@@ -1,6 +1,7 @@
 package ordering
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -183,6 +184,22 @@ func TestSilence(t *testing.T) {
 	}
 	if s.end == "" {
 		t.Error("it continues after 40 s without any delivery")
+	}
+}
+
+// BenchmarkRedelivered is a message that is delivered again while many others wait in the held queue.
+func BenchmarkRedelivered(b *testing.B) {
+	for _, held := range []int{100, 10_000} {
+		b.Run(fmt.Sprint(held), func(b *testing.B) {
+			o := New(Options{Session: "me", Window: 10, MaxHeld: held, Print: func(m *Message) string { return m.ID }}, time.Unix(1e9, 0))
+			for i := range held {
+				o.insert(o.key(fmt.Sprint("k", i)), &Message{Kind: Copy, ID: fmt.Sprint(i), from: Held})
+			}
+			m := &Message{ID: "1", Redelivered: true, done: true}
+			for b.Loop() {
+				o.enter(m)
+			}
+		})
 	}
 }
 

@@ -215,6 +215,7 @@ func (o *Owner) ownCopy(m *Message) {
 		if !mv.back && mv.to == Held && mv.copy.Seq == m.Seq && mv.copy.Attempt == m.Attempt && mv.copy.Kind == m.Kind {
 			mv.back = true
 			o.coming--
+			o.copies.remove(&mv.copy)
 			o.insert(k, m)
 			o.complete(mv)
 			return
