@@ -145,8 +145,9 @@ type Subscriber struct {
 	// message. If it panics, the message goes to the failed queue. It needs layout.Native and a queue that rehop declares, and cannot be combined with Batch,
 	// MessageTTL, MaxPriority, ConsumerPriority, PolicyPriority, or drop-head. Default: nil, no order.
 	OrderBy func(d *Delivery) string
-	// MaxHeld is how many messages may wait in the held queue of OrderBy. When it is full, messages that fail stay
-	// in the queue, and if all of Prefetch waits, no other message is handled. At most 50,000. Default: 1000.
+	// MaxHeld is how many messages may wait in the held queue of OrderBy. When it is full, messages that follow them stay
+	// in the queue, and if all of Prefetch waits, no other message is handled. Messages that fail may exceed it by
+	// Prefetch. At most 50,000. Default: 1000.
 	MaxHeld int
 	// AfterFail is what happens to messages with the same key, with OrderBy, when a message has failed for good.
 	// Default: Skip.

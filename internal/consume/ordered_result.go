@@ -163,7 +163,7 @@ func (r *ordered) done(h *Handling, v ordering.Verdict, due time.Time, result Re
 		h.raw.MessageId = h.givenID // its copies have it, too
 	}
 	moved := v == ordering.Retry || v == ordering.Postpone || v == ordering.FailForGood
-	if moved {
+	if moved && !r.hasEnded() {
 		r.sub.reportMove(h, result)
 	}
 	lost := false
@@ -184,6 +184,13 @@ func (r *ordered) done(h *Handling, v ordering.Verdict, due time.Time, result Re
 	case v == ordering.Unfinished && r.sub.stopping():
 		r.sub.report(h, result)
 	}
+}
+
+// hasEnded reports whether the session has ended: nothing is moved any more.
+func (r *ordered) hasEnded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.owner.Closed()
 }
 
 // orderedPause is a pause of a subscription that handles messages in order. It outlasts sessions.

@@ -19,6 +19,7 @@ type key struct {
 	moving  *Move // of the message that ran last: nothing of the key runs until it is over
 	follows *Move // of the message that follows those in the held queue
 	queued  bool  // among the runnable
+	parked  bool  // among those that wait for room in the held queue
 	due     time.Time
 	index   int // among the timers, -1 if it has none
 }
@@ -119,7 +120,8 @@ func (o *Owner) advance(k *key) {
 		case m.Due.After(o.now) && !m.skip:
 			k.due = m.Due
 			heap.Push(&o.timers, k)
-		case !k.queued:
+		case k.queued, k.parked && !o.mayBegin(k, m):
+		default:
 			k.queued = true
 			o.runnable = append(o.runnable, k)
 		}
@@ -132,7 +134,7 @@ func (o *Owner) advance(k *key) {
 		copied.Seq = o.seq
 		k.follows = o.toHeld(k, m, copied)
 	}
-	if len(k.held) == 0 && len(k.lane) == 0 && k.running == nil && k.moving == nil && k.follows == nil && !k.queued {
+	if len(k.held) == 0 && len(k.lane) == 0 && k.running == nil && k.moving == nil && k.follows == nil && !k.queued && !k.parked {
 		delete(o.keys, k.name)
 	}
 }
@@ -150,8 +152,23 @@ func (o *Owner) diverts(k *key) bool {
 	return k.blocked() || first.Due.After(o.now.Add(farAhead)) || o.crowded()
 }
 
-// full reports whether the held queue has as many messages as it may.
+// full reports whether the held queue has no room for messages that follow others.
 func (o *Owner) full() bool { return o.held+o.coming >= o.opt.MaxHeld }
+
+// maxCopies is how many messages the held queue has at most. An owner has all of them delivered, of 65,535 that AMQP
+// allows.
+const maxCopies = 60_000
+
+// room reports whether the held queue has room for another message if all that run fail.
+func (o *Owner) room() bool {
+	return o.held+o.coming+o.reserved < min(o.opt.MaxHeld+o.opt.Window, maxCopies)
+}
+
+// mayBegin reports whether there is room in the held queue for a message if it fails. So its attempts are not
+// forgotten when the session ends. One that comes from there, or lifts a Block, has its place already.
+func (o *Owner) mayBegin(k *key, m *Message) bool {
+	return m.from == Held || k.blocked() || o.room()
+}
 
 // crowded reports whether the window may fill up.
 func (o *Owner) crowded() bool { return o.unacked >= o.opt.Window/2 }

@@ -53,6 +53,7 @@ type Message struct {
 	done  bool       // it was acked as far as the Owner is concerned
 	skip  bool       // it is to fail at once
 	stays bool       // it is too large to be moved to the held queue
+	room  bool       // it runs, and the held queue has room for it
 }
 
 // same reports whether a redelivered message of the main queue is the original of a message in the

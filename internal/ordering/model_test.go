@@ -61,6 +61,8 @@ type world struct {
 	byKey      map[int][]int
 	halt       bool
 	noIDs      bool // the publisher gives its messages none
+	keys       int
+	maxHeld    int
 	bug        string
 
 	trace               func(format string, args ...any)
@@ -68,6 +70,7 @@ type world struct {
 	takeovers           int
 	repeats, lateRepeat int
 	crashes             int
+	parked              int // messages that had to wait for room in the held queue
 }
 
 func (w *world) open() {
@@ -77,7 +80,7 @@ func (w *world) open() {
 	if w.bug == "smaller prefetch" && w.Intn(2) == 0 {
 		prefetch = 2
 	}
-	s.owner = New(Options{Session: fmt.Sprint("s", w.opened), Window: window, MaxHeld: maxHeld, Halt: w.halt, CrashLimit: crashLimit,
+	s.owner = New(Options{Session: fmt.Sprint("s", w.opened), Window: window, MaxHeld: w.maxHeld, Halt: w.halt, CrashLimit: crashLimit,
 		Lasting: 2 * time.Minute, Probe: 5 * time.Second, Lease: 20 * time.Second, Print: func(m *Message) string { return m.Print }}, w.now)
 	s.main = w.main.consume(s, prefetch)
 	w.sessions = append(w.sessions, s)
@@ -186,6 +189,7 @@ func (w *world) step(s *session) bool {
 		back()
 	})
 	may(len(s.running) < concurrency, func() {
+		w.parked += len(o.parked)
 		if m, ok := o.Take(w.now); ok {
 			if o.Crashed(m) || m.Skipped() {
 				w.failForGood(s, m)
@@ -221,6 +225,7 @@ func (w *world) step(s *session) bool {
 	if len(can) == 0 {
 		return false
 	}
+	owned, before := o.phase == owning, o.held+o.coming
 	can[w.Intn(len(can))]()
 	if last := o.deferred; last != nil && w.bug == "everything is acked" {
 		o.deferred = nil
@@ -229,6 +234,9 @@ func (w *world) step(s *session) bool {
 	w.carryOut(s)
 	if w.bug == "" && !indexed(o) {
 		w.wrong = "the index differs from what is in the held queue, or on its way to it"
+	}
+	if n := o.held + o.coming; w.bug == "" && !w.halt && owned && n > before && n > w.maxHeld+window {
+		w.wrong = fmt.Sprintf("%d messages in the held queue", n)
 	}
 	return true
 }
@@ -480,10 +488,14 @@ func (w *world) tick() {
 
 func (w *world) publish() {
 	n := len(w.fates)
-	f := &fate{key: w.Intn(4), fails: 0}
+	f := &fate{key: w.Intn(w.keys), fails: 0}
 	switch w.Intn(5) {
 	case 0:
 		f.fails = 1 + w.Intn(3)
+	case 2:
+		if w.keys > 4 { // many wait
+			f.fails = 3
+		}
 	case 1:
 		f.fails = neverOK * w.Intn(2)
 	}
@@ -582,6 +594,10 @@ func run(seed int64, bug string, trace func(format string, args ...any)) (w *wor
 	w = &world{Rand: rand.New(rand.NewSource(seed)), now: time.Unix(1e9, 0), main: &queue{place: Main}, held: &queue{place: Held},
 		byKey: make(map[int][]int), bug: bug, trace: trace}
 	w.halt, w.noIDs = w.Intn(3) == 0, w.Intn(4) == 0
+	w.keys, w.maxHeld = 4, maxHeld
+	if w.Intn(5) == 0 {
+		w.keys, w.maxHeld = messages/2, 1
+	}
 	for range 3 {
 		w.open()
 	}
@@ -625,7 +641,7 @@ func silent(string, ...any) {}
 // TestModel runs owners on a model of a broker that loses and finds them. No message may begin before
 // all earlier ones of its key are over, and all must be over in the end.
 func TestModel(t *testing.T) {
-	repeats, late, takeovers, crashes := 0, 0, 0, 0
+	repeats, late, takeovers, crashes, parked := 0, 0, 0, 0, 0
 	for seed := range *runs {
 		w, _ := run(int64(seed), "", silent)
 		if w.wrong != "" {
@@ -634,11 +650,11 @@ func TestModel(t *testing.T) {
 		if limit := w.takeovers * (window + concurrency + maxHeld); w.repeats > limit {
 			t.Fatalf("seed %d: %d repeats in %d takeovers, want at most %d", seed, w.repeats, w.takeovers, limit)
 		}
-		repeats, late, takeovers, crashes = repeats+w.repeats, late+w.lateRepeat, takeovers+w.takeovers, crashes+w.crashes
+		repeats, late, takeovers, crashes, parked = repeats+w.repeats, late+w.lateRepeat, takeovers+w.takeovers, crashes+w.crashes, parked+w.parked
 	}
-	t.Logf("runs=%d takeovers=%d crashes=%d repeats=%d late-repeats=%d", *runs, takeovers, crashes, repeats, late)
-	if takeovers < *runs || crashes == 0 {
-		t.Errorf("%d takeovers and %d crashes in %d runs: too few", takeovers, crashes, *runs)
+	t.Logf("runs=%d takeovers=%d crashes=%d waits-for-room=%d repeats=%d late-repeats=%d", *runs, takeovers, crashes, parked, repeats, late)
+	if takeovers < *runs || crashes == 0 || parked == 0 {
+		t.Errorf("%d takeovers, %d crashes and %d waits for room in %d runs: too few", takeovers, crashes, parked, *runs)
 	}
 }
 

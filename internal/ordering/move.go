@@ -24,7 +24,7 @@ func (o *Owner) toHeld(k *key, of *Message, copied Message) *Move {
 	if copied.Kind != Block {
 		copied.Kind = Copy
 	}
-	copied.Number, copied.Crashes, copied.also, copied.done, copied.skip, copied.Data = 0, 0, nil, false, false, nil
+	copied.Number, copied.Crashes, copied.also, copied.done, copied.skip, copied.room, copied.Data = 0, 0, nil, false, false, false, nil
 	mv := &Move{key: k, of: of, to: Held, copy: copied}
 	o.coming++
 	o.copies.add(&mv.copy)

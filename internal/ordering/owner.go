@@ -12,7 +12,7 @@ const Alone = "\x00"
 type Options struct {
 	Session    string                // the name of this session, that no other has
 	Window     int                   // how many messages of the main queue are delivered ahead
-	MaxHeld    int                   // how many messages may wait in the held queue
+	MaxHeld    int                   // how many messages may wait in the held queue; failed ones may exceed it by Window
 	Halt       bool                  // a message that has failed for good blocks its key
 	CrashLimit int                   // how often a message may crash its consumers before it goes to the failed queue
 	Lasting    time.Duration         // after which the session ends, before the broker ends it. 0: never
@@ -47,12 +47,14 @@ type Owner struct {
 	keys     map[string]*key
 	copies   index // in the held queue, or on their way to it
 	runnable []*key
+	parked   []*key // that have to wait for room in the held queue
 	timers   timers
 	running  int
 	alone    int    // messages without a key
 	seq      uint64 // the highest number in the held queue
 	held     int    // messages in the held queue
 	coming   int    // messages on their way to it
+	reserved int    // messages that run and for which there is room in it
 	moves    int    // publishes that are not confirmed
 	unacked  int    // of the main queue
 
@@ -126,6 +128,9 @@ func (o *Owner) Runnable() int {
 	if t := o.trial; o.phase != owning || t != nil && (o.running > 0 || t.of != nil && !t.noted) {
 		return 0
 	}
+	if len(o.parked) > 0 && o.room() {
+		return len(o.parked) + len(o.runnable)
+	}
 	return len(o.runnable)
 }
 
@@ -134,7 +139,7 @@ type State struct {
 	Owns    bool // it may handle messages
 	Held    int  // messages in the held queue
 	Blocked int  // keys that wait for an operator
-	Stalled bool // all messages that were delivered ahead wait, and the held queue is full: no other key continues
+	Stalled bool // the held queue is full, and no message can run until one of those that wait is due
 }
 
 // State returns what can be seen of the Owner.
@@ -145,7 +150,8 @@ func (o *Owner) State() State {
 			s.Blocked++
 		}
 	}
-	s.Stalled = o.phase == owning && o.full() && o.unacked >= o.opt.Window && o.running == 0 && len(o.runnable) == 0 && o.moves == 0
+	idle := o.phase == owning && o.running == 0 && len(o.runnable) == 0 && o.moves == 0
+	s.Stalled = idle && (o.full() && o.unacked >= o.opt.Window || len(o.parked) > 0 && !o.room())
 	return s
 }
 
@@ -205,7 +211,7 @@ func (o *Owner) end(reason string, clean bool) {
 		return
 	}
 	o.phase = closed
-	o.runnable, o.timers = nil, nil
+	o.runnable, o.parked, o.timers = nil, nil, nil
 	o.do(Action{Do: Close, Reason: reason, Clean: clean})
 }
 

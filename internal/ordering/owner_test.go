@@ -13,6 +13,7 @@ type script struct {
 	now   time.Time
 	acked map[*Message]bool
 	wrote []Message
+	moves []*Move // not confirmed
 	end   string
 }
 
@@ -32,6 +33,9 @@ func (s *script) look() {
 			s.acked[a.Of] = true
 		case Publish:
 			s.wrote = append(s.wrote, a.Write)
+			if a.Move != nil {
+				s.moves = append(s.moves, a.Move)
+			}
 		case Close:
 			s.end = a.Reason
 		}
@@ -48,6 +52,17 @@ func (s *script) fromHeld(m *Message) *Message {
 	s.owner.FromHeld(m, s.now)
 	s.look()
 	return m
+}
+
+// confirm confirms all moves.
+func (s *script) confirm() {
+	s.look()
+	moves := s.moves
+	s.moves = nil
+	for _, mv := range moves {
+		s.owner.Published(mv, s.now)
+	}
+	s.look()
 }
 
 // last is what the Owner has written last.
@@ -218,5 +233,50 @@ func TestOriginalOfCopy(t *testing.T) {
 	}
 	if m, ok := s.owner.Take(s.now); !ok || m != copied {
 		t.Errorf("took %v, want the copy", m)
+	}
+}
+
+// fails takes a message, and has it fail and come back from the held queue. False: there was none to take.
+func (s *script) fails(due time.Time) bool {
+	s.Helper()
+	m, ok := s.owner.Take(s.now)
+	if !ok {
+		return false
+	}
+	s.owner.Done(m, Retry, due, s.now)
+	s.confirm()
+	s.back(Copy)
+	return true
+}
+
+// TestFailedBeyondMaxHeld: a message that has failed is moved to the held queue also if that is full, so that its attempts
+// are not forgotten. When Window more are there, no other message begins.
+func TestFailedBeyondMaxHeld(t *testing.T) {
+	for _, halt := range []bool{false, true} {
+		s := newScript(t, halt)
+		s.become()
+		due, moved := s.now.Add(time.Hour), 0
+		for i := range 30 {
+			s.fromMain(&Message{ID: fmt.Sprint(i), Key: fmt.Sprint("k", i)})
+			if s.fails(due) {
+				moved++
+			}
+		}
+		if want := s.owner.opt.MaxHeld + s.owner.opt.Window; moved != want || s.owner.held != want {
+			t.Errorf("%d have run, and %d are in the held queue, want %d", moved, s.owner.held, want)
+		}
+		if !s.owner.State().Stalled || s.owner.Runnable() > 0 {
+			t.Errorf("%d can run in state %+v, want a stall", s.owner.Runnable(), s.owner.State())
+		}
+		s.now = due
+		s.owner.Tick(s.now)
+		m, ok := s.owner.Take(s.now)
+		if !ok || m.from != Held {
+			t.Fatalf("took %v, want one that has waited", m)
+		}
+		s.owner.Done(m, Finished, time.Time{}, s.now)
+		if m, ok = s.owner.Take(s.now); !ok || m.ID != "20" {
+			t.Errorf("took %v, want the first one that waited for room", m)
+		}
 	}
 }
