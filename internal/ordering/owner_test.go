@@ -186,6 +186,25 @@ func TestTakenAway(t *testing.T) {
 	}
 }
 
+// TestClaimTakenAway: a claim that comes back redelivered was delivered before, and others may have become the owner
+// since, although their claims come later.
+func TestClaimTakenAway(t *testing.T) {
+	for marks := range 2 {
+		s := newScript(t, false)
+		s.fromMain(&Message{Kind: Probe, Session: "me"})
+		s.back(Hello)
+		for range marks {
+			s.back(Mark)
+		}
+		m := s.last(Mark)
+		m.Redelivered = true
+		s.fromHeld(&m)
+		if s.end == "" {
+			t.Errorf("it continues after mark %d was redelivered", marks+1)
+		}
+	}
+}
+
 // TestSilence: an owner whose probes do not come back has lost its queue.
 func TestSilence(t *testing.T) {
 	s := newScript(t, false)
