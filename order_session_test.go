@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rabbitmq/amqp091-go"
+
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/rehoptest"
 )
@@ -153,6 +155,35 @@ func TestOrderedInnocent(t *testing.T) {
 		synctest.Wait()
 		if n := len(b.Messages("orders.failed")); n > 0 {
 			t.Errorf("%d of 5 messages are in the failed queue, %v were handled; no handler has ever crashed", n, log.begun)
+		}
+	})
+}
+
+// TestOrderDueLater: messages in the queue that are due later do not take the place of others in the prefetch.
+func TestOrderDueLater(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		book := newLogbook(succeed)
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "orders", Handler: book, OrderBy: byKey, Prefetch: 4})
+		due, ch := time.Now().Add(time.Hour), channel(t, b)
+		for i := range 8 {
+			raw(t, ch, "orders", amqp091.Publishing{MessageId: fmt.Sprintf("k%d/1", i),
+				Headers: amqp091.Table{"rehop-queue": "orders", "rehop-attempt": int32(1), "rehop-due": due.UnixMilli()}})
+		}
+		publishKeys(t, b, "orders", "a/1")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if runs := book.all(); len(runs) != 1 || runs[0].ID != "a/1" {
+			t.Errorf("%d runs before the others are due, want that of a/1", len(runs))
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(book.all()); n != 9 {
+			t.Errorf("%d runs, want 9", n)
+		}
+		for _, run := range book.all()[1:] {
+			if run.Attempt != 2 {
+				t.Errorf("%s has attempt %d, want 2", run.ID, run.Attempt)
+			}
 		}
 	})
 }

@@ -139,17 +139,28 @@ func (o *Owner) advance(k *key) {
 	}
 }
 
-// diverts reports whether the next message of the main queue is to be moved behind those that the key
-// has in the held queue: one at a time, so that none overtakes another.
+// diverts reports whether the next message of the main queue is to be moved to the held queue, behind those that the key
+// has there, or because it is due later itself: one at a time, so that none overtakes another.
 func (o *Owner) diverts(k *key) bool {
-	if len(k.lane) == 0 || k.moving != nil || k.follows != nil || len(k.held) == 0 || o.full() {
+	if len(k.lane) == 0 || k.moving != nil || k.follows != nil || o.full() {
 		return false
 	}
-	first := k.held[0]
-	if k.lane[0].stays || k.lane[0] == k.running || k.blocked() && k.lane[0].replays(first) {
+	next := k.lane[0]
+	if next.stays || next == k.running {
 		return false
 	}
-	return k.blocked() || first.Due.After(o.now.Add(farAhead)) || o.crowded()
+	if len(k.held) == 0 {
+		return o.waitsLong(next) && (o.pause == nil || o.pause.of != k)
+	}
+	if k.blocked() {
+		return !next.replays(k.held[0])
+	}
+	return o.waitsLong(k.held[0]) || o.crowded()
+}
+
+// waitsLong reports whether a message is due so late that those behind it, or it itself, should not stay unacked.
+func (o *Owner) waitsLong(m *Message) bool {
+	return m.Due.After(o.now.Add(farAhead)) || m.Due.After(o.now) && o.crowded()
 }
 
 // full reports whether the held queue has no room for messages that follow others.

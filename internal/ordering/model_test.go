@@ -509,6 +509,9 @@ func (w *world) publish() {
 	if !w.noIDs {
 		m.ID = fmt.Sprint("id ", n)
 	}
+	if w.Intn(10) == 0 {
+		m.Due = w.now.Add(time.Duration(w.Intn(8000)) * time.Millisecond)
+	}
 	w.main.put(m)
 	if w.Intn(20) == 0 {
 		w.main.put(m) // the publisher did not get the confirm

@@ -299,3 +299,35 @@ func TestFailedBeyondMaxHeld(t *testing.T) {
 		}
 	}
 }
+
+// TestDueLater: a message in the main queue that is due later leaves its place in the window to others, if it can be moved.
+func TestDueLater(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		s := newScript(t, false)
+		s.become()
+		due := s.now.Add(time.Hour)
+		later := s.fromMain(&Message{ID: "1", Key: "k", Attempt: 2, Due: due})
+		s.fromMain(&Message{ID: "2", Key: "k"})
+		if c := s.last(Copy); c.ID != "1" || c.Attempt != 2 || !c.Due.Equal(due) {
+			t.Fatalf("the copy is %+v, want that of the message", c)
+		}
+		if refused {
+			s.owner.Refused(s.moves[0], s.now)
+			s.look()
+		} else {
+			s.confirm()
+			s.back(Copy)
+		}
+		if s.acked[later] == refused {
+			t.Errorf("refused: %t, acked: %t", refused, s.acked[later])
+		}
+		if m, ok := s.owner.Take(s.now); ok {
+			t.Errorf("took %v before it is due", m)
+		}
+		s.now = due
+		s.owner.Tick(s.now)
+		if m, ok := s.owner.Take(s.now); !ok || m.ID != "1" {
+			t.Errorf("took %v when it is due, want the first message", m)
+		}
+	}
+}

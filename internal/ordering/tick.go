@@ -60,6 +60,9 @@ func (o *Owner) tickOwner() {
 		k := heap.Pop(&o.timers).(*key)
 		o.advance(k)
 	}
+	if o.crowded() { // there may be room in the held queue by now
+		o.advanceAll()
+	}
 	if o.unacked < o.opt.Window && o.since(later(o.heardMain, o.probed)) >= o.opt.Probe {
 		o.probe()
 	}
