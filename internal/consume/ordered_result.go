@@ -64,11 +64,17 @@ func (r *ordered) turn(m *ordering.Message) *Handling {
 		h.past = &past
 		r.sub.show(h)
 		r.mu.Lock()
-		m.Data = h
+		hold(m, h)
 		r.mu.Unlock()
 	}
 	h.ordered, h.message = r, m
 	return h
+}
+
+// hold notes by whom a message is handled. The caller holds the lock.
+func hold(m *ordering.Message, h *Handling) {
+	h.exchanged = m.Data.(*Handling).exchanged
+	m.Data = h
 }
 
 // attemptOrdered runs the handler until its answer ends the handling of the delivery. False: another worker has
@@ -159,9 +165,6 @@ func (r *ordered) giveUp(m *ordering.Message, crashed bool) {
 // if it is not, at once.
 func (r *ordered) done(h *Handling, v ordering.Verdict, due time.Time, result Result) {
 	m := h.message
-	if h.raw.MessageId == "" {
-		h.raw.MessageId = h.givenID // its copies have it, too
-	}
 	moved := v == ordering.Retry || v == ordering.Postpone || v == ordering.FailForGood
 	if moved && !r.hasEnded() {
 		r.sub.reportMove(h, result)
@@ -171,7 +174,11 @@ func (r *ordered) done(h *Handling, v ordering.Verdict, due time.Time, result Re
 		if lost = o.Closed(); lost {
 			return
 		}
-		m.Data, m.ID = h, h.raw.MessageId
+		if h.raw.MessageId == "" {
+			h.raw.MessageId = h.givenID // its copies have it, too
+		}
+		hold(m, h)
+		m.ID = h.raw.MessageId
 		if v != ordering.Unfinished && v != ordering.Unavailable {
 			h.pending = &result
 			r.pending[h] = struct{}{}
@@ -220,7 +227,7 @@ func (r *ordered) pause(h *Handling, err error) {
 		if o.Probing(h.message) {
 			due = now.Add(rabbit.Backoff{Min: s.settings.ProbeMin, Max: s.settings.ProbeMax}.Delay(s.probesOrdered(h)))
 		}
-		h.message.Data = h
+		hold(h.message, h)
 		o.Done(h.message, ordering.Unavailable, due, now)
 	})
 	if lost {

@@ -10,16 +10,26 @@ import (
 // held queue. For a shorter wait they stay unacked.
 const farAhead = 2 * time.Second
 
+const (
+	// slowAfter is how long a handler runs at least before the messages behind its own are moved to the held queue.
+	slowAfter = time.Second
+	// manyAhead is how many messages of a key must be in the held queue at least before others are moved behind one that
+	// need not wait. With few, a handler could wait for the broker.
+	manyAhead = 8
+)
+
 // key is what is known of the messages of one key.
 type key struct {
 	name    string
 	held    []*Message // in the held queue, by number
 	lane    []*Message // in the main queue, in its order
 	running *Message
-	moving  *Move // of the message that ran last: nothing of the key runs until it is over
-	follows *Move // of the message that follows those in the held queue
-	queued  bool  // among the runnable
-	parked  bool  // among those that wait for room in the held queue
+	since   time.Time // when it began
+	ended   *ended    // what has become of it, while its copy is under way
+	moving  *Move     // of the message that ran last: nothing of the key runs until it is over
+	follows *Move     // of the message that follows those in the held queue
+	queued  bool      // among the runnable
+	parked  bool      // among those that wait for room in the held queue
 	due     time.Time
 	index   int // among the timers, -1 if it has none
 }
@@ -128,11 +138,15 @@ func (o *Owner) advance(k *key) {
 	}
 	if o.diverts(k) {
 		m := k.lane[0]
-		k.lane = k.lane[1:]
 		o.seq++
 		copied := *m
 		copied.Seq = o.seq
 		k.follows = o.toHeld(k, m, copied)
+		if m == k.running {
+			k.follows.runs = true
+		} else {
+			k.lane = k.lane[1:]
+		}
 	}
 	if len(k.held) == 0 && len(k.lane) == 0 && k.running == nil && k.moving == nil && k.follows == nil && !k.queued && !k.parked {
 		delete(o.keys, k.name)
@@ -140,22 +154,30 @@ func (o *Owner) advance(k *key) {
 }
 
 // diverts reports whether the next message of the main queue is to be moved to the held queue, behind those that the key
-// has there, or because it is due later itself: one at a time, so that none overtakes another.
+// has there, or because it is due later itself: one at a time, so that none overtakes another. One that runs is moved if
+// others of its key fill the window behind it.
 func (o *Owner) diverts(k *key) bool {
 	if len(k.lane) == 0 || k.moving != nil || k.follows != nil || o.full() {
 		return false
 	}
 	next := k.lane[0]
-	if next.stays || next == k.running {
+	switch {
+	case next.stays:
 		return false
-	}
-	if len(k.held) == 0 {
+	case len(k.held) == 0 && next == k.running: // those that follow it can be moved only behind its copy
+		return len(k.lane) > 1 && o.unacked >= o.opt.Window && o.slow(k)
+	case len(k.held) == 0:
 		return o.waitsLong(next) && (o.pause == nil || o.pause.of != k)
+	case k.blocked():
+		return next != k.running && !next.replays(k.held[0])
 	}
-	if k.blocked() {
-		return !next.replays(k.held[0])
-	}
-	return o.waitsLong(k.held[0]) || o.crowded()
+	return next != k.running && (o.waitsLong(k.held[0]) || o.crowded() && (len(k.held) > manyAhead || o.slow(k)))
+}
+
+// slow reports whether the handler of a key's message runs for long, while workers have nothing to do.
+func (o *Owner) slow(k *key) bool {
+	idle := len(o.runnable) == 0 && o.running < o.opt.Workers && o.trial == nil && o.pause == nil
+	return k.running != nil && o.since(k.since) >= slowAfter && idle
 }
 
 // waitsLong reports whether a message is due so late that those behind it, or it itself, should not stay unacked.

@@ -71,6 +71,7 @@ type world struct {
 	repeats, lateRepeat int
 	crashes             int
 	parked              int // messages that had to wait for room in the held queue
+	exchanges           int // messages that were moved while their handlers ran
 }
 
 func (w *world) open() {
@@ -80,7 +81,7 @@ func (w *world) open() {
 	if w.bug == "smaller prefetch" && w.Intn(2) == 0 {
 		prefetch = 2
 	}
-	s.owner = New(Options{Session: fmt.Sprint("s", w.opened), Window: window, MaxHeld: w.maxHeld, Halt: w.halt, CrashLimit: crashLimit,
+	s.owner = New(Options{Session: fmt.Sprint("s", w.opened), Window: window, Workers: concurrency, MaxHeld: w.maxHeld, Halt: w.halt, CrashLimit: crashLimit,
 		Lasting: 2 * time.Minute, Probe: 5 * time.Second, Lease: 20 * time.Second, Print: func(m *Message) string { return m.Print }}, w.now)
 	s.main = w.main.consume(s, prefetch)
 	w.sessions = append(w.sessions, s)
@@ -105,6 +106,9 @@ func (w *world) carryOut(s *session) {
 			}
 		case Ack:
 			s.acks[a.Of.from] = append(s.acks[a.Of.from], a.Of)
+		case Exchange:
+			w.exchanges++
+			a.Of.Data, a.With.Data = a.With.Data, a.Of.Data
 		case Close:
 			w.trace("%s closes: %s", s.owner.opt.Session, a.Reason)
 			s.acks[Main], s.acks[Held] = append(s.acks[Main], nil), append(s.acks[Held], nil)
@@ -227,6 +231,9 @@ func (w *world) step(s *session) bool {
 	}
 	owned, before := o.phase == owning, o.held+o.coming
 	can[w.Intn(len(can))]()
+	if w.bug == "a message is moved behind one that runs" {
+		moveBehindRunning(o)
+	}
 	if last := o.deferred; last != nil && w.bug == "everything is acked" {
 		o.deferred = nil
 		o.ackNow(last)
@@ -239,6 +246,20 @@ func (w *world) step(s *session) bool {
 		w.wrong = fmt.Sprintf("%d messages in the held queue", n)
 	}
 	return true
+}
+
+// moveBehindRunning moves a message behind one that runs and is in the main queue.
+func moveBehindRunning(o *Owner) {
+	for _, k := range o.sorted() {
+		if len(k.lane) > 1 && k.lane[0] == k.running && k.moving == nil && k.follows == nil && !o.full() {
+			m := k.lane[1]
+			k.lane = slices.Delete(k.lane, 1, 2)
+			o.seq++
+			copied := *m
+			copied.Seq = o.seq
+			k.follows = o.toHeld(k, m, copied)
+		}
+	}
 }
 
 // indexed reports whether an Owner finds by its id what it has in the held queue, and nothing else.
@@ -644,7 +665,7 @@ func silent(string, ...any) {}
 // TestModel runs owners on a model of a broker that loses and finds them. No message may begin before
 // all earlier ones of its key are over, and all must be over in the end.
 func TestModel(t *testing.T) {
-	repeats, late, takeovers, crashes, parked := 0, 0, 0, 0, 0
+	repeats, late, takeovers, crashes, parked, exchanges := 0, 0, 0, 0, 0, 0
 	for seed := range *runs {
 		w, _ := run(int64(seed), "", silent)
 		if w.wrong != "" {
@@ -654,10 +675,11 @@ func TestModel(t *testing.T) {
 			t.Fatalf("seed %d: %d repeats in %d takeovers, want at most %d", seed, w.repeats, w.takeovers, limit)
 		}
 		repeats, late, takeovers, crashes, parked = repeats+w.repeats, late+w.lateRepeat, takeovers+w.takeovers, crashes+w.crashes, parked+w.parked
+		exchanges += w.exchanges
 	}
-	t.Logf("runs=%d takeovers=%d crashes=%d waits-for-room=%d repeats=%d late-repeats=%d", *runs, takeovers, crashes, parked, repeats, late)
-	if takeovers < *runs || crashes == 0 || parked == 0 {
-		t.Errorf("%d takeovers, %d crashes and %d waits for room in %d runs: too few", takeovers, crashes, parked, *runs)
+	t.Logf("runs=%d takeovers=%d crashes=%d waits-for-room=%d exchanges=%d repeats=%d late-repeats=%d", *runs, takeovers, crashes, parked, exchanges, repeats, late)
+	if takeovers < *runs || crashes == 0 || parked == 0 || exchanges == 0 {
+		t.Errorf("%d takeovers, %d crashes, %d waits for room and %d exchanges in %d runs: too few", takeovers, crashes, parked, exchanges, *runs)
 	}
 }
 
@@ -665,7 +687,8 @@ func TestModel(t *testing.T) {
 // the long form; directed tests show them, too.
 func TestModelFindsBugs(t *testing.T) {
 	bugs := []string{"smaller prefetch", "does not read first", "ack before confirm", "position instead of number",
-		"key continues while a copy is under way", "followers do not wait for the copy", "does not see that the queue was taken away"}
+		"key continues while a copy is under way", "followers do not wait for the copy", "does not see that the queue was taken away",
+		"a message is moved behind one that runs"}
 	if *runs >= 5000 {
 		bugs = append(bugs, "everything is acked", "redelivered without mark", "copies of others are kept")
 	}

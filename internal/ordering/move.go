@@ -16,6 +16,14 @@ type Move struct {
 	confirmed bool
 	since     time.Time // when it was confirmed
 	back      bool      // the copy has come back from the held queue
+	runs      bool      // the handler of the original runs
+	came      *Message  // the copy of one whose handler runs
+}
+
+// ended is what has become of a message that was taken.
+type ended struct {
+	verdict Verdict
+	due     time.Time
 }
 
 // toHeld moves a message to the held queue.
@@ -57,6 +65,7 @@ func (o *Owner) Published(mv *Move, now time.Time) {
 	case mv.to == Failed:
 		o.settle(mv)
 		mv.back = true
+	case mv.runs: // it is settled when its handler has returned
 	default:
 		o.settle(mv)
 	}
@@ -82,7 +91,11 @@ func (o *Owner) Refused(mv *Move, now time.Time) {
 	case k.follows:
 		k.follows = nil
 		mv.of.stays = true
-		k.lane = slices.Insert(k.lane, 0, mv.of)
+		if mv.runs {
+			o.conclude(k)
+		} else {
+			k.lane = slices.Insert(k.lane, 0, mv.of)
+		}
 		o.advance(k)
 	}
 	o.farewell()
@@ -118,9 +131,35 @@ func (o *Owner) complete(mv *Move) {
 		k.moving = nil
 	case k.follows:
 		k.follows = nil
+		if mv.runs {
+			o.exchange(mv)
+		}
 	}
 	o.skipAll()
 	o.advance(mv.key)
+}
+
+// exchange lets a message whose handler runs take the place of its copy in the held queue, and acks its delivery of
+// the main queue. Then others can be moved behind it.
+func (o *Owner) exchange(mv *Move) {
+	k, m, copied := mv.key, mv.of, mv.came
+	o.remove(k, m)
+	o.do(Action{Do: Exchange, Of: m, With: copied})
+	m.from, copied.from = Held, Main
+	m.Kind, copied.Kind = Copy, Plain
+	m.ID, m.Print, m.Seq, m.Epoch, m.Session = copied.ID, copied.Print, copied.Seq, copied.Epoch, copied.Session
+	o.insert(k, m)
+	o.ack(copied)
+	o.conclude(k)
+}
+
+// conclude is called when the copy of a message that runs is not under way any more: its handler may have returned
+// meanwhile.
+func (o *Owner) conclude(k *key) {
+	if e := k.ended; e != nil {
+		k.ended = nil
+		o.Done(k.running, e.verdict, e.due, o.now)
+	}
 }
 
 // again lets a key run next that had to wait for something.

@@ -12,6 +12,7 @@ const Alone = "\x00"
 type Options struct {
 	Session    string                // the name of this session, that no other has
 	Window     int                   // how many messages of the main queue are delivered ahead
+	Workers    int                   // how many messages are handled at the same time
 	MaxHeld    int                   // how many messages may wait in the held queue; failed ones may exceed it by Window
 	Halt       bool                  // a message that has failed for good blocks its key
 	CrashLimit int                   // how often a message may crash its consumers before it goes to the failed queue

@@ -19,7 +19,7 @@ type script struct {
 
 func newScript(t *testing.T, halt bool) *script {
 	s := &script{T: t, now: time.Unix(1e9, 0), acked: make(map[*Message]bool)}
-	s.owner = New(Options{Session: "me", Window: 10, MaxHeld: 10, Halt: halt, CrashLimit: 10, Probe: 5 * time.Second, Lease: 20 * time.Second,
+	s.owner = New(Options{Session: "me", Window: 10, Workers: 2, MaxHeld: 10, Halt: halt, CrashLimit: 10, Probe: 5 * time.Second, Lease: 20 * time.Second,
 		Print: func(m *Message) string { return m.ID }}, s.now)
 	s.look()
 	return s
@@ -328,6 +328,113 @@ func TestDueLater(t *testing.T) {
 		s.owner.Tick(s.now)
 		if m, ok := s.owner.Take(s.now); !ok || m.ID != "1" {
 			t.Errorf("took %v when it is due, want the first message", m)
+		}
+	}
+}
+
+// hot returns a script in which the window is full of messages of one key, the first of which runs for long.
+func hot(t *testing.T) (s *script, first *Message) {
+	t.Helper()
+	s = newScript(t, false)
+	s.become()
+	for i := range s.owner.opt.Window {
+		s.fromMain(&Message{ID: fmt.Sprint(i), Key: "hot"})
+	}
+	first, ok := s.owner.Take(s.now)
+	if !ok || first.ID != "0" {
+		t.Fatalf("took %v, want the first message", first)
+	}
+	s.wrote = nil
+	s.now = s.now.Add(slowAfter / 2)
+	s.owner.Tick(s.now)
+	s.look()
+	if len(s.wrote) > 0 {
+		t.Fatalf("%v was written before the handler had run for long", s.wrote)
+	}
+	s.now = s.now.Add(slowAfter)
+	s.owner.Tick(s.now)
+	s.look()
+	if c := s.last(Copy); c.ID != "0" {
+		t.Fatalf("%v was written, want a copy of the message that runs", c)
+	}
+	return s, first
+}
+
+// TestSlowHandler: messages behind one whose handler runs for long leave the window to other keys, and are handled after
+// it, whatever becomes of it.
+func TestSlowHandler(t *testing.T) {
+	for _, verdict := range []Verdict{Finished, Retry, Postpone, Unfinished, Unavailable, FailForGood} {
+		s, first := hot(t)
+		s.settleMoves()
+		if s.owner.crowded() || s.owner.held < s.owner.opt.Window/2 {
+			t.Errorf("%d are unacked, and %d in the held queue, want half of the window in each", s.owner.unacked, s.owner.held)
+		}
+		other := s.fromMain(&Message{ID: "other", Key: "other"})
+		if m, ok := s.owner.Take(s.now); !ok || m != other {
+			t.Fatalf("took %v while the handler runs, want that of the other key", m)
+		}
+		s.owner.Done(first, verdict, s.now, s.now)
+		s.owner.Done(other, Finished, time.Time{}, s.now)
+		s.moveUntilOver(t, verdict)
+	}
+}
+
+// TestSlowHandlerReturns: the handler returns while the copy of its message is under way.
+func TestSlowHandlerReturns(t *testing.T) {
+	for _, verdict := range []Verdict{Finished, Retry, Postpone, Unfinished, Unavailable, FailForGood} {
+		for _, refused := range []bool{false, true} {
+			s, first := hot(t)
+			s.owner.Done(first, verdict, s.now, s.now)
+			s.look()
+			if m, ok := s.owner.Take(s.now); ok {
+				t.Errorf("took %v while a copy of the message before is under way", m)
+			}
+			if refused {
+				mv := s.moves[0]
+				s.moves = nil
+				s.owner.Refused(mv, s.now)
+			}
+			s.moveUntilOver(t, verdict)
+		}
+	}
+}
+
+// moveUntilOver takes all messages of the hot key that are left.
+func (s *script) moveUntilOver(t *testing.T, verdict Verdict) {
+	t.Helper()
+	next := 1
+	if verdict == Retry || verdict == Postpone || verdict == Unfinished || verdict == Unavailable {
+		next = 0
+	}
+	for ; next < s.owner.opt.Window; next++ {
+		s.settleMoves()
+		m, ok := s.owner.Take(s.now)
+		if !ok || m.ID != fmt.Sprint(next) {
+			t.Fatalf("verdict %d: took %v, want message %d", verdict, m, next)
+		}
+		if next == 0 && (m.Attempt == 1) != (verdict == Retry) {
+			t.Errorf("verdict %d: the first message has %d attempts", verdict, m.Attempt)
+		}
+		s.owner.Done(m, Finished, time.Time{}, s.now)
+	}
+	s.settleMoves()
+	s.fromMain(&Message{Kind: Probe, Session: "me"})
+	if s.owner.held != 0 || s.owner.coming != 0 || s.owner.reserved != 0 || s.owner.unacked != 1 || len(s.owner.keys) > 0 {
+		t.Errorf("verdict %d: in the end held %d, coming %d, reserved %d, unacked %d, keys %v", verdict, s.owner.held, s.owner.coming,
+			s.owner.reserved, s.owner.unacked, s.owner.keys)
+	}
+}
+
+// settleMoves confirms what is moved, and has what goes to the held queue come back.
+func (s *script) settleMoves() {
+	for s.look(); len(s.moves) > 0; {
+		moves := s.moves
+		s.confirm()
+		for _, mv := range moves {
+			if mv.to == Held {
+				back := mv.copy
+				s.fromHeld(&back)
+			}
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (o *Owner) Take(now time.Time) (*Message, bool) {
 			m.room = true
 			o.reserved++
 		}
-		k.running = m
+		k.running, k.since = m, now
 		o.running++
 		return m, true
 	}
@@ -93,6 +93,10 @@ func (o *Owner) Done(m *Message, v Verdict, due time.Time, now time.Time) {
 		return
 	}
 	k := o.keys[m.Key]
+	if k.follows != nil && k.follows.of == m { // see conclude
+		k.ended = &ended{v, due}
+		return
+	}
 	k.running = nil
 	o.running--
 	if m.room {

@@ -216,7 +216,11 @@ func (o *Owner) ownCopy(m *Message) {
 			mv.back = true
 			o.coming--
 			o.copies.remove(&mv.copy)
-			o.insert(k, m)
+			if mv.runs {
+				mv.came = m
+			} else {
+				o.insert(k, m)
+			}
 			o.complete(mv)
 			return
 		}
