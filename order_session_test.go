@@ -187,3 +187,35 @@ func TestOrderDueLater(t *testing.T) {
 		}
 	})
 }
+
+// TestOrderCrashAmongPostponed: of many messages that are postponed again and again and one during which the connection
+// is lost each time, that one goes to the failed queue, and no other.
+func TestOrderCrashAmongPostponed(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		var crashes atomic.Int32
+		log := &orderLog{answer: func(ctx context.Context, d *rehop.Delivery) error {
+			if d.ID != "z/1" {
+				return rehop.Postpone(time.Second, errNotYet)
+			}
+			crashes.Add(1)
+			b.Drop()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "orders", Handler: log, OrderBy: byKey, Concurrency: 4, CrashLimit: 5})
+		for i := range 15 {
+			publishKeys(t, b, "orders", fmt.Sprintf("k%02d/1", i))
+		}
+		time.Sleep(10 * time.Second)
+		publishKeys(t, b, "orders", "z/1")
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		failed := b.Messages("orders.failed")
+		if len(failed) != 1 || failed[0].ID != "z/1" {
+			t.Errorf("failed are %v, want z/1", failed)
+		}
+		if n := crashes.Load(); n != 5 {
+			t.Errorf("%d crashes, want 5", n)
+		}
+	})
+}

@@ -60,6 +60,8 @@ func (o *Owner) Published(mv *Move, now time.Time) {
 	case o.trial != nil && mv == o.trial.move:
 		o.trial.noted = true
 		o.again(mv.key)
+	case o.trial != nil && mv == o.trial.calm:
+		o.calmDown()
 	case mv.to == Failed && o.opt.Halt && !mv.of.skip && !strings.HasPrefix(mv.copy.Key, Alone):
 		o.block(mv)
 	case mv.to == Failed:

@@ -62,6 +62,7 @@ type Owner struct {
 	// What the session knows of others.
 	epoch   uint64
 	top     uint64     // the highest epoch of others
+	calmed  uint64     // the highest epoch of an owner that has ended its trial
 	crashes int        // owners that have crashed before this one, in a row
 	notes   []*Message // claims and farewells of others, which are acked when the own claim is back
 	skips   []*Message // orders of operators, for messages that have not been read yet
@@ -126,7 +127,7 @@ func (o *Owner) Ending() bool { return o.phase >= closing }
 
 // Runnable is how many messages Take may return.
 func (o *Owner) Runnable() int {
-	if t := o.trial; o.phase != owning || t != nil && (o.running > 0 || t.of != nil && !t.noted) {
+	if o.phase != owning || !o.mayTake() {
 		return 0
 	}
 	if len(o.parked) > 0 && o.room() {

@@ -26,7 +26,7 @@ func (o *Owner) Take(now time.Time) (*Message, bool) {
 		o.unpark()
 	}
 	for o.phase == owning && len(o.runnable) > 0 {
-		if t := o.trial; t != nil && (o.running > 0 || t.of != nil && !t.noted) {
+		if !o.mayTake() {
 			return nil, false
 		}
 		k := o.runnable[0]

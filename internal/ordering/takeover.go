@@ -55,6 +55,9 @@ func (o *Owner) FromHeld(m *Message, now time.Time) {
 			o.ack(m)
 		default:
 			o.notes = append(o.notes, m)
+			if m.Kind == Calm {
+				o.calmed = max(o.calmed, m.Epoch)
+			}
 		}
 	case Trial:
 		o.fromTrial(m, own)
