@@ -13,6 +13,9 @@ const farAhead = 2 * time.Second
 const (
 	// slowAfter is how long a handler runs at least before the messages behind its own are moved to the held queue.
 	slowAfter = time.Second
+	// slowEach is how long each handler of a key takes at least if messages are moved because there are many. Moving them
+	// would hold up faster ones.
+	slowEach = 50 * time.Millisecond
 	// manyAhead is how many messages of a key must be in the held queue at least before others are moved behind one that
 	// need not wait. With few, a handler could wait for the broker.
 	manyAhead = 8
@@ -24,12 +27,13 @@ type key struct {
 	held    []*Message // in the held queue, by number
 	lane    []*Message // in the main queue, in its order
 	running *Message
-	since   time.Time // when it began
-	ended   *ended    // what has become of it, while its copy is under way
-	moving  *Move     // of the message that ran last: nothing of the key runs until it is over
-	follows *Move     // of the message that follows those in the held queue
-	queued  bool      // among the runnable
-	parked  bool      // among those that wait for room in the held queue
+	since   time.Time     // when it began
+	took    time.Duration // how long the one before ran
+	ended   *ended        // what has become of it, while its copy is under way
+	moving  *Move         // of the message that ran last: nothing of the key runs until it is over
+	follows *Move         // of the message that follows those in the held queue
+	queued  bool          // among the runnable
+	parked  bool          // among those that wait for room in the held queue
 	due     time.Time
 	index   int // among the timers, -1 if it has none
 }
@@ -174,10 +178,13 @@ func (o *Owner) diverts(k *key) bool {
 	return next != k.running && (o.waitsLong(k.held[0]) || o.crowded() && (len(k.held) > manyAhead || o.slow(k)))
 }
 
-// slow reports whether the handler of a key's message runs for long, while workers have nothing to do.
+// slow reports whether the handler of a key's message runs for long, or those of the messages behind it will, while
+// workers have nothing to do.
 func (o *Owner) slow(k *key) bool {
-	idle := len(o.runnable) == 0 && o.running < o.opt.Workers && o.trial == nil && o.pause == nil
-	return k.running != nil && o.since(k.since) >= slowAfter && idle
+	if k.running == nil || len(o.runnable) > 0 || o.running >= o.opt.Workers || o.trial != nil || o.pause != nil {
+		return false
+	}
+	return o.since(k.since) >= slowAfter || k.took >= slowEach && k.took*time.Duration(len(k.lane)) >= farAhead
 }
 
 // waitsLong reports whether a message is due so late that those behind it, or it itself, should not stay unacked.

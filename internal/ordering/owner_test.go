@@ -425,6 +425,36 @@ func (s *script) moveUntilOver(t *testing.T, verdict Verdict) {
 	}
 }
 
+// TestManySlowHandlers: many messages of a key that take some time each leave the window to others, too; those that take
+// little time are not moved.
+func TestManySlowHandlers(t *testing.T) {
+	for took, want := range map[time.Duration]bool{slowEach / 2: false, 300 * time.Millisecond: true} {
+		s := newScript(t, false)
+		s.become()
+		for i := range s.owner.opt.Window {
+			s.fromMain(&Message{ID: fmt.Sprint(i), Key: "hot"})
+		}
+		s.wrote = nil
+		for i := range 2 {
+			m, ok := s.owner.Take(s.now)
+			if !ok {
+				t.Fatal("took nothing")
+			}
+			if i == 0 {
+				s.now = s.now.Add(took)
+				s.owner.Done(m, Finished, time.Time{}, s.now)
+				s.look()
+				s.fromMain(&Message{ID: "last", Key: "hot"})
+			}
+		}
+		s.owner.Tick(s.now)
+		s.look()
+		if got := len(s.wrote) > 0; got != want {
+			t.Errorf("handlers take %v: written %v, want some: %t", took, s.wrote, want)
+		}
+	}
+}
+
 // settleMoves confirms what is moved, and has what goes to the held queue come back.
 func (s *script) settleMoves() {
 	for s.look(); len(s.moves) > 0; {

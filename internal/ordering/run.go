@@ -97,7 +97,7 @@ func (o *Owner) Done(m *Message, v Verdict, due time.Time, now time.Time) {
 		k.ended = &ended{v, due}
 		return
 	}
-	k.running = nil
+	k.running, k.took = nil, now.Sub(k.since)
 	o.running--
 	if m.room {
 		m.room = false
