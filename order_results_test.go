@@ -3,6 +3,7 @@ package rehop_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -198,5 +199,63 @@ func TestOrderedDrainFromHooks(t *testing.T) {
 			t.Errorf("%d calls of Drain by hooks were not refused", n)
 		}
 		sub.Store(nil)
+	})
+}
+
+// TestOrderFullCounts: messages that fail while the held queue is full are counted through all sessions, and OnMove is
+// called once for each move.
+func TestOrderFullCounts(t *testing.T) {
+	for _, after := range []rehop.AfterFail{rehop.Skip, rehop.Halt} {
+		inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+			var r results
+			c := r.client(t, b)
+			book := newLogbook(fail)
+			subscribe(t, c, rehop.Subscriber{Queue: "orders", Handler: book, OrderBy: byKey, AfterFail: after, Prefetch: 4, Concurrency: 4, MaxHeld: 1,
+				Retry: rehop.Steps(25*time.Minute, 25*time.Minute)})
+			publishKeys(t, b, "orders", "a/1", "b/1", "c/1", "d/1")
+			time.Sleep(time.Hour)
+			b.AwaitFailed("orders", 4)
+			attempts := map[string][]int{}
+			for _, run := range book.all() {
+				attempts[run.ID] = append(attempts[run.ID], run.Attempt)
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, id := range []string{"a/1", "b/1", "c/1", "d/1"} {
+				if got := attempts[id]; !slices.Equal(got, []int{1, 2, 3}) {
+					t.Errorf("%s: attempts %v, want 1 2 3", id, got)
+				}
+				if r.moves[id] != 3 {
+					t.Errorf("%s: OnMove was called %d times, want 3", id, r.moves[id])
+				}
+			}
+		})
+	}
+}
+
+// TestOrderMoveOfLostSession: OnMove is not called for a message that is not moved because its session was lost.
+func TestOrderMoveOfLostSession(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		var r results
+		c := r.client(t, b)
+		runs := 0
+		book := newLogbook(func(ctx context.Context, _ *rehop.Delivery) error {
+			if runs++; runs == 1 {
+				<-ctx.Done()
+				return errNotYet
+			}
+			return nil
+		})
+		subscribe(t, c, rehop.Subscriber{Queue: "orders", Handler: book, OrderBy: byKey, Retry: rehop.Steps(time.Minute)})
+		publishKeys(t, b, "orders", "a/1")
+		time.Sleep(time.Second)
+		b.Drop()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if n := len(book.all()); n != 2 || r.moves["a/1"] != 0 {
+			t.Errorf("%d runs and %d calls of OnMove, want 2 and none", n, r.moves["a/1"])
+		}
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rabbitmq/amqp091-go"
+
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/rehoptest"
 )
@@ -153,6 +155,67 @@ func TestOrderedInnocent(t *testing.T) {
 		synctest.Wait()
 		if n := len(b.Messages("orders.failed")); n > 0 {
 			t.Errorf("%d of 5 messages are in the failed queue, %v were handled; no handler has ever crashed", n, log.begun)
+		}
+	})
+}
+
+// TestOrderDueLater: messages in the queue that are due later do not take the place of others in the prefetch.
+func TestOrderDueLater(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		book := newLogbook(succeed)
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "orders", Handler: book, OrderBy: byKey, Prefetch: 4})
+		due, ch := time.Now().Add(time.Hour), channel(t, b)
+		for i := range 8 {
+			raw(t, ch, "orders", amqp091.Publishing{MessageId: fmt.Sprintf("k%d/1", i),
+				Headers: amqp091.Table{"rehop-queue": "orders", "rehop-attempt": int32(1), "rehop-due": due.UnixMilli()}})
+		}
+		publishKeys(t, b, "orders", "a/1")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if runs := book.all(); len(runs) != 1 || runs[0].ID != "a/1" {
+			t.Errorf("%d runs before the others are due, want that of a/1", len(runs))
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(book.all()); n != 9 {
+			t.Errorf("%d runs, want 9", n)
+		}
+		for _, run := range book.all()[1:] {
+			if run.Attempt != 2 {
+				t.Errorf("%s has attempt %d, want 2", run.ID, run.Attempt)
+			}
+		}
+	})
+}
+
+// TestOrderCrashAmongPostponed: of many messages that are postponed again and again and one during which the connection
+// is lost each time, that one goes to the failed queue, and no other.
+func TestOrderCrashAmongPostponed(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		var crashes atomic.Int32
+		log := &orderLog{answer: func(ctx context.Context, d *rehop.Delivery) error {
+			if d.ID != "z/1" {
+				return rehop.Postpone(time.Second, errNotYet)
+			}
+			crashes.Add(1)
+			b.Drop()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "orders", Handler: log, OrderBy: byKey, Concurrency: 4, CrashLimit: 5})
+		for i := range 15 {
+			publishKeys(t, b, "orders", fmt.Sprintf("k%02d/1", i))
+		}
+		time.Sleep(10 * time.Second)
+		publishKeys(t, b, "orders", "z/1")
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		failed := b.Messages("orders.failed")
+		if len(failed) != 1 || failed[0].ID != "z/1" {
+			t.Errorf("failed are %v, want z/1", failed)
+		}
+		if n := crashes.Load(); n != 5 {
+			t.Errorf("%d crashes, want 5", n)
 		}
 	})
 }

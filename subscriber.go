@@ -160,8 +160,9 @@ type Subscriber struct {
 	// published to the queue by its name is in the first partition. The number cannot be changed while the queue exists.
 	// Concurrency and Rate are for all partitions of this process, Prefetch and MaxHeld for each. Default: 1.
 	Partitions int
-	// MaxHeld is how many messages may wait in the held queue of OrderBy. When it is full, messages that fail stay
-	// in the queue, and if all of Prefetch waits, no other message is handled. At most 50,000. Default: 1000.
+	// MaxHeld is how many messages may wait in the held queue of OrderBy. When it is full, messages that follow them stay
+	// in the queue, and if all of Prefetch waits, no other message is handled. Messages that fail may exceed it by
+	// Prefetch. At most 50,000. Default: 1000.
 	MaxHeld int
 	// AfterFail is what happens to messages with the same key, with OrderBy, when a message has failed for good.
 	// Default: Skip.

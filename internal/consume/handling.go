@@ -54,6 +54,9 @@ type Handling struct {
 	keyless *PanicError // why its key is not known
 	record  envelope.Failure
 	pending *Result
+	// The copy of the message in the held queue, whose delivery is acked instead, or the message of which this is the
+	// copy. The lock of the session guards it.
+	exchanged *Handling
 }
 
 type afterFunc struct{ call func() }

@@ -112,7 +112,7 @@ func (s *Subscription) newOrdered(base context.Context, o offer) *ordered {
 		ending: make(chan struct{}), pending: make(map[*Handling]struct{}), timer: time.NewTimer(time.Hour)}
 	handler := s.settings.Timeout*time.Duration(1+s.settings.Schedule.Immediate) + s.settings.StuckAfter
 	options := ordering.Options{
-		Session: rabbit.NewID(), Window: s.settings.Prefetch, MaxHeld: s.settings.Order.MaxHeld, Halt: s.settings.Order.Halt,
+		Session: rabbit.NewID(), Window: s.settings.Prefetch, Workers: s.settings.Concurrency, MaxHeld: s.settings.Order.MaxHeld, Halt: s.settings.Order.Halt,
 		CrashLimit: s.settings.CrashLimit, Lasting: OrderedSession, Deliveries: heldDeliveries, EndWithin: handler + ConfirmGrace,
 		Probe: probeEvery, Wait: 12 * probeEvery, Lease: leaseTime,
 		Print: func(m *ordering.Message) string { return printOf(m.Data.(*Handling)) },
@@ -195,6 +195,9 @@ func (r *ordered) carryOut() {
 			r.publish(a)
 		case ordering.Ack:
 			r.ack(a.Of.Data.(*Handling))
+		case ordering.Exchange:
+			running, copied := a.Of.Data.(*Handling), a.With.Data.(*Handling)
+			running.exchanged, copied.exchanged = copied, running
 		case ordering.Close:
 			r.endTurns()
 			r.reason, r.clean = a.Reason, a.Clean
@@ -285,12 +288,19 @@ func (r *ordered) ack(h *Handling) {
 	if h.rejects {
 		by = (*rabbit.Delivery).Reject
 	}
+	delivery := &h.raw
+	if h.exchanged != nil {
+		delivery = &h.exchanged.raw
+	}
 	if h.pending == nil {
-		by(&h.raw)
+		by(delivery)
 		return
 	}
 	delete(r.pending, h)
-	r.sub.settle(h, *h.pending, by)
+	r.sub.settle(h, *h.pending, func(d *rabbit.Delivery) bool {
+		delivery.Note = d.Note
+		return by(delivery)
+	})
 }
 
 // endTurns notes that no handler begins any more. The caller holds the lock.

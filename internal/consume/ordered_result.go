@@ -66,11 +66,17 @@ func (r *ordered) turn(m *ordering.Message) *Handling {
 		h.past = &past
 		r.sub.show(h)
 		r.mu.Lock()
-		m.Data = h
+		hold(m, h)
 		r.mu.Unlock()
 	}
 	h.ordered, h.message = r, m
 	return h
+}
+
+// hold notes by whom a message is handled. The caller holds the lock.
+func hold(m *ordering.Message, h *Handling) {
+	h.exchanged = m.Data.(*Handling).exchanged
+	m.Data = h
 }
 
 // attemptOrdered runs the handler until its answer ends the handling of the delivery. False: another worker has
@@ -161,11 +167,8 @@ func (r *ordered) giveUp(m *ordering.Message, crashed bool) {
 // if it is not, at once.
 func (r *ordered) done(h *Handling, v ordering.Verdict, due time.Time, result Result) {
 	m := h.message
-	if h.raw.MessageId == "" {
-		h.raw.MessageId = h.givenID // its copies have it, too
-	}
 	moved := v == ordering.Retry || v == ordering.Postpone || v == ordering.FailForGood
-	if moved {
+	if moved && !r.hasEnded() {
 		r.sub.reportMove(h, result)
 	}
 	lost := false
@@ -173,7 +176,11 @@ func (r *ordered) done(h *Handling, v ordering.Verdict, due time.Time, result Re
 		if lost = o.Closed(); lost {
 			return
 		}
-		m.Data, m.ID = h, h.raw.MessageId
+		if h.raw.MessageId == "" {
+			h.raw.MessageId = h.givenID // its copies have it, too
+		}
+		hold(m, h)
+		m.ID = h.raw.MessageId
 		if v != ordering.Unfinished && v != ordering.Unavailable {
 			h.pending = &result
 			r.pending[h] = struct{}{}
@@ -186,6 +193,13 @@ func (r *ordered) done(h *Handling, v ordering.Verdict, due time.Time, result Re
 	case v == ordering.Unfinished && r.sub.stopping():
 		r.sub.report(h, result)
 	}
+}
+
+// hasEnded reports whether the session has ended: nothing is moved any more.
+func (r *ordered) hasEnded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.owner.Closed()
 }
 
 // orderedPause is a pause of a subscription that handles messages in order. It outlasts sessions.
@@ -215,7 +229,7 @@ func (r *ordered) pause(h *Handling, err error) {
 		if o.Probing(h.message) {
 			due = now.Add(rabbit.Backoff{Min: s.settings.ProbeMin, Max: s.settings.ProbeMax}.Delay(s.probesOrdered(h)))
 		}
-		h.message.Data = h
+		hold(h.message, h)
 		o.Done(h.message, ordering.Unavailable, due, now)
 	})
 	if lost {

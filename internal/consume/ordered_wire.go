@@ -126,7 +126,8 @@ func (r *ordered) publish(a ordering.Action) {
 	}
 	h := a.Of.Data.(*Handling)
 	failure := h.record
-	if h.pending == nil { // it follows another one, and has not run
+	if h.pending == nil { // it follows another one, and has not run, or others follow it, and it still runs
+		h = &Handling{raw: h.raw, givenID: h.givenID, past: h.past}
 		failure = h.history()
 		failure.Queue, failure.Attempt, failure.Due = r.sub.settings.Queue, a.Write.Attempt, a.Write.Due
 	}

@@ -37,4 +37,7 @@
 // of the key runs until the copy has come back. Messages of the key that follow stay unacked, or
 // are moved behind the copy if the wait is long. The copies of a key have increasing numbers, and
 // are handled before what is left of the key in the main queue.
+//
+// If messages fill the window behind one that runs for long, that one is moved first, while it runs. It
+// takes the place of its copy when that has come back, and those that follow are moved behind it.
 package ordering

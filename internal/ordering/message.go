@@ -53,6 +53,7 @@ type Message struct {
 	done  bool       // it was acked as far as the Owner is concerned
 	skip  bool       // it is to fail at once
 	stays bool       // it is too large to be moved to the held queue
+	room  bool       // it runs, and the held queue has room for it
 }
 
 // same reports whether a redelivered message of the main queue is the original of a message in the
@@ -89,6 +90,7 @@ const (
 	ConsumeHeld Do = iota // start to consume the held queue, on the same channel
 	Publish               // publish a message; with a Move, call Published when it is confirmed
 	Ack                   // ack a delivery
+	Exchange              // two messages exchange their deliveries: that of a message whose handler runs, and that of its copy
 	Close                 // close the channel, after everything else
 )
 
@@ -97,7 +99,8 @@ type Action struct {
 	Do     Do
 	To     Place    // Publish
 	Write  Message  // Publish: what is written into the message
-	Of     *Message // Publish: the message whose content is copied; Ack: the delivery
+	Of     *Message // Publish: the message whose content is copied; Ack: the delivery; Exchange: the message that runs
+	With   *Message // Exchange: its copy
 	Move   *Move    // Publish: not nil if it must not get lost
 	Reason string   // Close
 	Clean  bool     // Close: orderly, because of Stop or after the time for a session

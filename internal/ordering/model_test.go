@@ -61,6 +61,8 @@ type world struct {
 	byKey      map[int][]int
 	halt       bool
 	noIDs      bool // the publisher gives its messages none
+	keys       int
+	maxHeld    int
 	bug        string
 
 	trace               func(format string, args ...any)
@@ -68,6 +70,8 @@ type world struct {
 	takeovers           int
 	repeats, lateRepeat int
 	crashes             int
+	parked              int // messages that had to wait for room in the held queue
+	exchanges           int // messages that were moved while their handlers ran
 }
 
 func (w *world) open() {
@@ -77,7 +81,7 @@ func (w *world) open() {
 	if w.bug == "smaller prefetch" && w.Intn(2) == 0 {
 		prefetch = 2
 	}
-	s.owner = New(Options{Session: fmt.Sprint("s", w.opened), Window: window, MaxHeld: maxHeld, Halt: w.halt, CrashLimit: crashLimit,
+	s.owner = New(Options{Session: fmt.Sprint("s", w.opened), Window: window, Workers: concurrency, MaxHeld: w.maxHeld, Halt: w.halt, CrashLimit: crashLimit,
 		Lasting: 2 * time.Minute, Probe: 5 * time.Second, Wait: time.Minute, Lease: 20 * time.Second, Print: func(m *Message) string { return m.Print }}, w.now)
 	s.main = w.main.consume(s, prefetch)
 	w.sessions = append(w.sessions, s)
@@ -102,6 +106,9 @@ func (w *world) carryOut(s *session) {
 			}
 		case Ack:
 			s.acks[a.Of.from] = append(s.acks[a.Of.from], a.Of)
+		case Exchange:
+			w.exchanges++
+			a.Of.Data, a.With.Data = a.With.Data, a.Of.Data
 		case Close:
 			w.trace("%s closes: %s", s.owner.opt.Session, a.Reason)
 			s.acks[Main], s.acks[Held] = append(s.acks[Main], nil), append(s.acks[Held], nil)
@@ -186,6 +193,7 @@ func (w *world) step(s *session) bool {
 		back()
 	})
 	may(len(s.running) < concurrency, func() {
+		w.parked += len(o.parked)
 		if m, ok := o.Take(w.now); ok {
 			if o.Crashed(m) || m.Skipped() {
 				w.failForGood(s, m)
@@ -221,13 +229,65 @@ func (w *world) step(s *session) bool {
 	if len(can) == 0 {
 		return false
 	}
+	owned, before := o.phase == owning, o.held+o.coming
 	can[w.Intn(len(can))]()
+	if w.bug == "a message is moved behind one that runs" {
+		moveBehindRunning(o)
+	}
 	if last := o.deferred; last != nil && w.bug == "everything is acked" {
 		o.deferred = nil
 		o.ackNow(last)
 	}
 	w.carryOut(s)
+	if w.bug == "" && !indexed(o) {
+		w.wrong = "the index differs from what is in the held queue, or on its way to it"
+	}
+	if n := o.held + o.coming; w.bug == "" && !w.halt && owned && n > before && n > w.maxHeld+window {
+		w.wrong = fmt.Sprintf("%d messages in the held queue", n)
+	}
 	return true
+}
+
+// moveBehindRunning moves a message behind one that runs and is in the main queue.
+func moveBehindRunning(o *Owner) {
+	for _, k := range o.sorted() {
+		if len(k.lane) > 1 && k.lane[0] == k.running && k.moving == nil && k.follows == nil && !o.full() {
+			m := k.lane[1]
+			k.lane = slices.Delete(k.lane, 1, 2)
+			o.seq++
+			copied := *m
+			copied.Seq = o.seq
+			k.follows = o.toHeld(k, m, copied)
+		}
+	}
+}
+
+// indexed reports whether an Owner finds by its id what it has in the held queue, and nothing else.
+func indexed(o *Owner) bool {
+	n, found := 0, 0
+	check := func(m *Message) {
+		if m.ID != "" {
+			n++
+			if slices.Contains(o.copies[m.ID], m) {
+				found++
+			}
+		}
+	}
+	for _, k := range o.keys {
+		for _, h := range k.held {
+			check(h)
+		}
+		for _, mv := range k.moves() {
+			if mv.to == Held && !mv.back {
+				check(&mv.copy)
+			}
+		}
+	}
+	all := 0
+	for _, messages := range o.copies {
+		all += len(messages)
+	}
+	return found == n && all == n
 }
 
 // ack has an ack of a session arrive at the broker, or the end of a channel.
@@ -449,10 +509,14 @@ func (w *world) tick() {
 
 func (w *world) publish() {
 	n := len(w.fates)
-	f := &fate{key: w.Intn(4), fails: 0}
+	f := &fate{key: w.Intn(w.keys), fails: 0}
 	switch w.Intn(5) {
 	case 0:
 		f.fails = 1 + w.Intn(3)
+	case 2:
+		if w.keys > 4 { // many wait
+			f.fails = 3
+		}
 	case 1:
 		f.fails = neverOK * w.Intn(2)
 	}
@@ -465,6 +529,9 @@ func (w *world) publish() {
 	m := Message{Print: fmt.Sprint(n), Key: fmt.Sprint("k", f.key)}
 	if !w.noIDs {
 		m.ID = fmt.Sprint("id ", n)
+	}
+	if w.Intn(10) == 0 {
+		m.Due = w.now.Add(time.Duration(w.Intn(8000)) * time.Millisecond)
 	}
 	w.main.put(m)
 	if w.Intn(20) == 0 {
@@ -551,6 +618,10 @@ func run(seed int64, bug string, trace func(format string, args ...any)) (w *wor
 	w = &world{Rand: rand.New(rand.NewSource(seed)), now: time.Unix(1e9, 0), main: &queue{place: Main}, held: &queue{place: Held},
 		byKey: make(map[int][]int), bug: bug, trace: trace}
 	w.halt, w.noIDs = w.Intn(3) == 0, w.Intn(4) == 0
+	w.keys, w.maxHeld = 4, maxHeld
+	if w.Intn(5) == 0 {
+		w.keys, w.maxHeld = messages/2, 1
+	}
 	for range 3 {
 		w.open()
 	}
@@ -594,7 +665,7 @@ func silent(string, ...any) {}
 // TestModel runs owners on a model of a broker that loses and finds them. No message may begin before
 // all earlier ones of its key are over, and all must be over in the end.
 func TestModel(t *testing.T) {
-	repeats, late, takeovers, crashes := 0, 0, 0, 0
+	repeats, late, takeovers, crashes, parked, exchanges := 0, 0, 0, 0, 0, 0
 	for seed := range *runs {
 		w, _ := run(int64(seed), "", silent)
 		if w.wrong != "" {
@@ -603,11 +674,12 @@ func TestModel(t *testing.T) {
 		if limit := w.takeovers * (window + concurrency + maxHeld); w.repeats > limit {
 			t.Fatalf("seed %d: %d repeats in %d takeovers, want at most %d", seed, w.repeats, w.takeovers, limit)
 		}
-		repeats, late, takeovers, crashes = repeats+w.repeats, late+w.lateRepeat, takeovers+w.takeovers, crashes+w.crashes
+		repeats, late, takeovers, crashes, parked = repeats+w.repeats, late+w.lateRepeat, takeovers+w.takeovers, crashes+w.crashes, parked+w.parked
+		exchanges += w.exchanges
 	}
-	t.Logf("runs=%d takeovers=%d crashes=%d repeats=%d late-repeats=%d", *runs, takeovers, crashes, repeats, late)
-	if takeovers < *runs || crashes == 0 {
-		t.Errorf("%d takeovers and %d crashes in %d runs: too few", takeovers, crashes, *runs)
+	t.Logf("runs=%d takeovers=%d crashes=%d waits-for-room=%d exchanges=%d repeats=%d late-repeats=%d", *runs, takeovers, crashes, parked, exchanges, repeats, late)
+	if takeovers < *runs || crashes == 0 || parked == 0 || exchanges == 0 {
+		t.Errorf("%d takeovers, %d crashes, %d waits for room and %d exchanges in %d runs: too few", takeovers, crashes, parked, exchanges, *runs)
 	}
 }
 
@@ -615,7 +687,8 @@ func TestModel(t *testing.T) {
 // the long form; directed tests show them, too.
 func TestModelFindsBugs(t *testing.T) {
 	bugs := []string{"smaller prefetch", "does not read first", "ack before confirm", "position instead of number",
-		"key continues while a copy is under way", "followers do not wait for the copy", "does not see that the queue was taken away"}
+		"key continues while a copy is under way", "followers do not wait for the copy", "does not see that the queue was taken away",
+		"a message is moved behind one that runs"}
 	if *runs >= 5000 {
 		bugs = append(bugs, "everything is acked", "redelivered without mark", "copies of others are kept")
 	}

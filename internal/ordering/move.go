@@ -16,6 +16,14 @@ type Move struct {
 	confirmed bool
 	since     time.Time // when it was confirmed
 	back      bool      // the copy has come back from the held queue
+	runs      bool      // the handler of the original runs
+	came      *Message  // the copy of one whose handler runs
+}
+
+// ended is what has become of a message that was taken.
+type ended struct {
+	verdict Verdict
+	due     time.Time
 }
 
 // toHeld moves a message to the held queue.
@@ -24,9 +32,10 @@ func (o *Owner) toHeld(k *key, of *Message, copied Message) *Move {
 	if copied.Kind != Block {
 		copied.Kind = Copy
 	}
-	copied.Number, copied.Crashes, copied.also, copied.done, copied.skip, copied.Data = 0, 0, nil, false, false, nil
+	copied.Number, copied.Crashes, copied.also, copied.done, copied.skip, copied.room, copied.Data = 0, 0, nil, false, false, false, nil
 	mv := &Move{key: k, of: of, to: Held, copy: copied}
 	o.coming++
+	o.copies.add(&mv.copy)
 	o.publish(mv)
 	return mv
 }
@@ -51,11 +60,14 @@ func (o *Owner) Published(mv *Move, now time.Time) {
 	case o.trial != nil && mv == o.trial.move:
 		o.trial.noted = true
 		o.again(mv.key)
+	case o.trial != nil && mv == o.trial.calm:
+		o.calmDown()
 	case mv.to == Failed && o.opt.Halt && !mv.of.skip && !strings.HasPrefix(mv.copy.Key, Alone):
 		o.block(mv)
 	case mv.to == Failed:
 		o.settle(mv)
 		mv.back = true
+	case mv.runs: // it is settled when its handler has returned
 	default:
 		o.settle(mv)
 	}
@@ -73,6 +85,7 @@ func (o *Owner) Refused(mv *Move, now time.Time) {
 		return
 	}
 	o.coming--
+	o.copies.remove(&mv.copy)
 	switch mv {
 	case k.moving:
 		k.moving = &Move{key: k, of: mv.of, lifts: mv.lifts, to: Failed, copy: mv.copy}
@@ -80,7 +93,11 @@ func (o *Owner) Refused(mv *Move, now time.Time) {
 	case k.follows:
 		k.follows = nil
 		mv.of.stays = true
-		k.lane = slices.Insert(k.lane, 0, mv.of)
+		if mv.runs {
+			o.conclude(k)
+		} else {
+			k.lane = slices.Insert(k.lane, 0, mv.of)
+		}
 		o.advance(k)
 	}
 	o.farewell()
@@ -116,9 +133,35 @@ func (o *Owner) complete(mv *Move) {
 		k.moving = nil
 	case k.follows:
 		k.follows = nil
+		if mv.runs {
+			o.exchange(mv)
+		}
 	}
 	o.skipAll()
 	o.advance(mv.key)
+}
+
+// exchange lets a message whose handler runs take the place of its copy in the held queue, and acks its delivery of
+// the main queue. Then others can be moved behind it.
+func (o *Owner) exchange(mv *Move) {
+	k, m, copied := mv.key, mv.of, mv.came
+	o.remove(k, m)
+	o.do(Action{Do: Exchange, Of: m, With: copied})
+	m.from, copied.from = Held, Main
+	m.Kind, copied.Kind = Copy, Plain
+	m.ID, m.Print, m.Seq, m.Epoch, m.Session = copied.ID, copied.Print, copied.Seq, copied.Epoch, copied.Session
+	o.insert(k, m)
+	o.ack(copied)
+	o.conclude(k)
+}
+
+// conclude is called when the copy of a message that runs is not under way any more: its handler may have returned
+// meanwhile.
+func (o *Owner) conclude(k *key) {
+	if e := k.ended; e != nil {
+		k.ended = nil
+		o.Done(k.running, e.verdict, e.due, o.now)
+	}
 }
 
 // again lets a key run next that had to wait for something.

@@ -2,7 +2,6 @@ package ordering
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -13,7 +12,8 @@ const Alone = "\x00"
 type Options struct {
 	Session    string                // the name of this session, that no other has
 	Window     int                   // how many messages of the main queue are delivered ahead
-	MaxHeld    int                   // how many messages may wait in the held queue
+	Workers    int                   // how many messages are handled at the same time
+	MaxHeld    int                   // how many messages may wait in the held queue; failed ones may exceed it by Window
 	Halt       bool                  // a message that has failed for good blocks its key
 	CrashLimit int                   // how often a message may crash its consumers before it goes to the failed queue
 	Lasting    time.Duration         // after which the session ends, before the broker ends it. 0: never
@@ -47,19 +47,23 @@ type Owner struct {
 	out   []Action
 
 	keys     map[string]*key
+	copies   index // in the held queue, or on their way to it
 	runnable []*key
+	parked   []*key // that have to wait for room in the held queue
 	timers   timers
 	running  int
 	alone    int    // messages without a key
 	seq      uint64 // the highest number in the held queue
 	held     int    // messages in the held queue
 	coming   int    // messages on their way to it
+	reserved int    // messages that run and for which there is room in it
 	moves    int    // publishes that are not confirmed
 	unacked  int    // of the main queue
 
 	// What the session knows of others.
 	epoch   uint64
 	top     uint64     // the highest epoch of others
+	calmed  uint64     // the highest epoch of an owner that has ended its trial
 	crashes int        // owners that have crashed before this one, in a row
 	notes   []*Message // claims and farewells of others, which are acked when the own claim is back
 	skips   []*Message // orders of operators, for messages that have not been read yet
@@ -104,7 +108,7 @@ type pause struct{ of *key }
 
 // New begins a session that consumes the main queue.
 func New(opt Options, now time.Time) *Owner {
-	o := &Owner{opt: opt, keys: make(map[string]*key), now: now, heardMain: now, heardHeld: now}
+	o := &Owner{opt: opt, keys: make(map[string]*key), copies: make(index), now: now, heardMain: now, heardHeld: now}
 	o.probe()
 	return o
 }
@@ -124,8 +128,11 @@ func (o *Owner) Ending() bool { return o.phase >= closing }
 
 // Runnable is how many messages Take may return.
 func (o *Owner) Runnable() int {
-	if t := o.trial; o.phase != owning || t != nil && (o.running > 0 || t.of != nil && !t.noted) {
+	if o.phase != owning || !o.mayTake() {
 		return 0
+	}
+	if len(o.parked) > 0 && o.room() {
+		return len(o.parked) + len(o.runnable)
 	}
 	return len(o.runnable)
 }
@@ -135,7 +142,7 @@ type State struct {
 	Owns    bool // it may handle messages
 	Held    int  // messages in the held queue
 	Blocked int  // keys that wait for an operator
-	Stalled bool // all messages that were delivered ahead wait, and the held queue is full: no other key continues
+	Stalled bool // the held queue is full, and no message can run until one of those that wait is due
 }
 
 // State returns what can be seen of the Owner.
@@ -146,7 +153,8 @@ func (o *Owner) State() State {
 			s.Blocked++
 		}
 	}
-	s.Stalled = o.phase == owning && o.full() && o.unacked >= o.opt.Window && o.running == 0 && len(o.runnable) == 0 && o.moves == 0
+	idle := o.phase == owning && o.running == 0 && len(o.runnable) == 0 && o.moves == 0
+	s.Stalled = idle && (o.full() && o.unacked >= o.opt.Window || len(o.parked) > 0 && !o.room())
 	return s
 }
 
@@ -206,7 +214,7 @@ func (o *Owner) end(reason string, clean bool) {
 		return
 	}
 	o.phase = closed
-	o.runnable, o.timers = nil, nil
+	o.runnable, o.parked, o.timers = nil, nil, nil
 	o.do(Action{Do: Close, Reason: reason, Clean: clean})
 }
 
@@ -260,7 +268,7 @@ func (o *Owner) enter(m *Message) {
 		o.ack(m)
 		return
 	}
-	if m.Redelivered && o.isHeld(m) {
+	if m.Redelivered && o.copies.has(m) {
 		o.ack(m) // its owner died after it had moved the message, and before it had acked the original
 		return
 	}
@@ -271,21 +279,6 @@ func (o *Owner) enter(m *Message) {
 	k := o.key(m.Key)
 	k.lane = append(k.lane, m)
 	o.advance(k)
-}
-
-// isHeld reports whether the held queue has a copy of a message of the main queue.
-func (o *Owner) isHeld(m *Message) bool {
-	for _, k := range o.keys {
-		if slices.ContainsFunc(k.held, m.same) {
-			return true
-		}
-		for _, mv := range k.moves() {
-			if mv.to == Held && m.same(&mv.copy) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (o *Owner) advanceAll() {

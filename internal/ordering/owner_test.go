@@ -1,6 +1,7 @@
 package ordering
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -12,12 +13,13 @@ type script struct {
 	now   time.Time
 	acked map[*Message]bool
 	wrote []Message
+	moves []*Move // not confirmed
 	end   string
 }
 
 func newScript(t *testing.T, halt bool) *script {
 	s := &script{T: t, now: time.Unix(1e9, 0), acked: make(map[*Message]bool)}
-	s.owner = New(Options{Session: "me", Window: 10, MaxHeld: 10, Halt: halt, CrashLimit: 10, Probe: 5 * time.Second, Wait: time.Minute, Lease: 20 * time.Second,
+	s.owner = New(Options{Session: "me", Window: 10, Workers: 2, MaxHeld: 10, Halt: halt, CrashLimit: 10, Probe: 5 * time.Second, Wait: time.Minute, Lease: 20 * time.Second,
 		Print: func(m *Message) string { return m.ID }}, s.now)
 	s.look()
 	return s
@@ -31,6 +33,9 @@ func (s *script) look() {
 			s.acked[a.Of] = true
 		case Publish:
 			s.wrote = append(s.wrote, a.Write)
+			if a.Move != nil {
+				s.moves = append(s.moves, a.Move)
+			}
 		case Close:
 			s.end = a.Reason
 		}
@@ -47,6 +52,17 @@ func (s *script) fromHeld(m *Message) *Message {
 	s.owner.FromHeld(m, s.now)
 	s.look()
 	return m
+}
+
+// confirm confirms all moves.
+func (s *script) confirm() {
+	s.look()
+	moves := s.moves
+	s.moves = nil
+	for _, mv := range moves {
+		s.owner.Published(mv, s.now)
+	}
+	s.look()
 }
 
 // last is what the Owner has written last.
@@ -170,6 +186,25 @@ func TestTakenAway(t *testing.T) {
 	}
 }
 
+// TestClaimTakenAway: a claim that comes back redelivered was delivered before, and others may have become the owner
+// since, although their claims come later.
+func TestClaimTakenAway(t *testing.T) {
+	for marks := range 2 {
+		s := newScript(t, false)
+		s.fromMain(&Message{Kind: Probe, Session: "me"})
+		s.back(Hello)
+		for range marks {
+			s.back(Mark)
+		}
+		m := s.last(Mark)
+		m.Redelivered = true
+		s.fromHeld(&m)
+		if s.end == "" {
+			t.Errorf("it continues after mark %d was redelivered", marks+1)
+		}
+	}
+}
+
 // TestSilence: an owner whose probes do not come back has lost its queue.
 func TestSilence(t *testing.T) {
 	s := newScript(t, false)
@@ -183,6 +218,22 @@ func TestSilence(t *testing.T) {
 	}
 	if s.end == "" {
 		t.Error("it continues after 40 s without any delivery")
+	}
+}
+
+// BenchmarkRedelivered is a message that is delivered again while many others wait in the held queue.
+func BenchmarkRedelivered(b *testing.B) {
+	for _, held := range []int{100, 10_000} {
+		b.Run(fmt.Sprint(held), func(b *testing.B) {
+			o := New(Options{Session: "me", Window: 10, MaxHeld: held, Print: func(m *Message) string { return m.ID }}, time.Unix(1e9, 0))
+			for i := range held {
+				o.insert(o.key(fmt.Sprint("k", i)), &Message{Kind: Copy, ID: fmt.Sprint(i), from: Held})
+			}
+			m := &Message{ID: "1", Redelivered: true, done: true}
+			for b.Loop() {
+				o.enter(m)
+			}
+		})
 	}
 }
 
@@ -201,5 +252,219 @@ func TestOriginalOfCopy(t *testing.T) {
 	}
 	if m, ok := s.owner.Take(s.now); !ok || m != copied {
 		t.Errorf("took %v, want the copy", m)
+	}
+}
+
+// fails takes a message, and has it fail and come back from the held queue. False: there was none to take.
+func (s *script) fails(due time.Time) bool {
+	s.Helper()
+	m, ok := s.owner.Take(s.now)
+	if !ok {
+		return false
+	}
+	s.owner.Done(m, Retry, due, s.now)
+	s.confirm()
+	s.back(Copy)
+	return true
+}
+
+// TestFailedBeyondMaxHeld: a message that has failed is moved to the held queue also if that is full, so that its attempts
+// are not forgotten. When Window more are there, no other message begins.
+func TestFailedBeyondMaxHeld(t *testing.T) {
+	for _, halt := range []bool{false, true} {
+		s := newScript(t, halt)
+		s.become()
+		due, moved := s.now.Add(time.Hour), 0
+		for i := range 30 {
+			s.fromMain(&Message{ID: fmt.Sprint(i), Key: fmt.Sprint("k", i)})
+			if s.fails(due) {
+				moved++
+			}
+		}
+		if want := s.owner.opt.MaxHeld + s.owner.opt.Window; moved != want || s.owner.held != want {
+			t.Errorf("%d have run, and %d are in the held queue, want %d", moved, s.owner.held, want)
+		}
+		if !s.owner.State().Stalled || s.owner.Runnable() > 0 {
+			t.Errorf("%d can run in state %+v, want a stall", s.owner.Runnable(), s.owner.State())
+		}
+		s.now = due
+		s.owner.Tick(s.now)
+		m, ok := s.owner.Take(s.now)
+		if !ok || m.from != Held {
+			t.Fatalf("took %v, want one that has waited", m)
+		}
+		s.owner.Done(m, Finished, time.Time{}, s.now)
+		if m, ok = s.owner.Take(s.now); !ok || m.ID != "20" {
+			t.Errorf("took %v, want the first one that waited for room", m)
+		}
+	}
+}
+
+// TestDueLater: a message in the main queue that is due later leaves its place in the window to others, if it can be moved.
+func TestDueLater(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		s := newScript(t, false)
+		s.become()
+		due := s.now.Add(time.Hour)
+		later := s.fromMain(&Message{ID: "1", Key: "k", Attempt: 2, Due: due})
+		s.fromMain(&Message{ID: "2", Key: "k"})
+		if c := s.last(Copy); c.ID != "1" || c.Attempt != 2 || !c.Due.Equal(due) {
+			t.Fatalf("the copy is %+v, want that of the message", c)
+		}
+		if refused {
+			s.owner.Refused(s.moves[0], s.now)
+			s.look()
+		} else {
+			s.confirm()
+			s.back(Copy)
+		}
+		if s.acked[later] == refused {
+			t.Errorf("refused: %t, acked: %t", refused, s.acked[later])
+		}
+		if m, ok := s.owner.Take(s.now); ok {
+			t.Errorf("took %v before it is due", m)
+		}
+		s.now = due
+		s.owner.Tick(s.now)
+		if m, ok := s.owner.Take(s.now); !ok || m.ID != "1" {
+			t.Errorf("took %v when it is due, want the first message", m)
+		}
+	}
+}
+
+// hot returns a script in which the window is full of messages of one key, the first of which runs for long.
+func hot(t *testing.T) (s *script, first *Message) {
+	t.Helper()
+	s = newScript(t, false)
+	s.become()
+	for i := range s.owner.opt.Window {
+		s.fromMain(&Message{ID: fmt.Sprint(i), Key: "hot"})
+	}
+	first, ok := s.owner.Take(s.now)
+	if !ok || first.ID != "0" {
+		t.Fatalf("took %v, want the first message", first)
+	}
+	s.wrote = nil
+	s.now = s.now.Add(slowAfter / 2)
+	s.owner.Tick(s.now)
+	s.look()
+	if len(s.wrote) > 0 {
+		t.Fatalf("%v was written before the handler had run for long", s.wrote)
+	}
+	s.now = s.now.Add(slowAfter)
+	s.owner.Tick(s.now)
+	s.look()
+	if c := s.last(Copy); c.ID != "0" {
+		t.Fatalf("%v was written, want a copy of the message that runs", c)
+	}
+	return s, first
+}
+
+// TestSlowHandler: messages behind one whose handler runs for long leave the window to other keys, and are handled after
+// it, whatever becomes of it.
+func TestSlowHandler(t *testing.T) {
+	for _, verdict := range []Verdict{Finished, Retry, Postpone, Unfinished, Unavailable, FailForGood} {
+		s, first := hot(t)
+		s.settleMoves()
+		if s.owner.crowded() || s.owner.held < s.owner.opt.Window/2 {
+			t.Errorf("%d are unacked, and %d in the held queue, want half of the window in each", s.owner.unacked, s.owner.held)
+		}
+		other := s.fromMain(&Message{ID: "other", Key: "other"})
+		if m, ok := s.owner.Take(s.now); !ok || m != other {
+			t.Fatalf("took %v while the handler runs, want that of the other key", m)
+		}
+		s.owner.Done(first, verdict, s.now, s.now)
+		s.owner.Done(other, Finished, time.Time{}, s.now)
+		s.moveUntilOver(t, verdict)
+	}
+}
+
+// TestSlowHandlerReturns: the handler returns while the copy of its message is under way.
+func TestSlowHandlerReturns(t *testing.T) {
+	for _, verdict := range []Verdict{Finished, Retry, Postpone, Unfinished, Unavailable, FailForGood} {
+		for _, refused := range []bool{false, true} {
+			s, first := hot(t)
+			s.owner.Done(first, verdict, s.now, s.now)
+			s.look()
+			if m, ok := s.owner.Take(s.now); ok {
+				t.Errorf("took %v while a copy of the message before is under way", m)
+			}
+			if refused {
+				mv := s.moves[0]
+				s.moves = nil
+				s.owner.Refused(mv, s.now)
+			}
+			s.moveUntilOver(t, verdict)
+		}
+	}
+}
+
+// moveUntilOver takes all messages of the hot key that are left.
+func (s *script) moveUntilOver(t *testing.T, verdict Verdict) {
+	t.Helper()
+	next := 1
+	if verdict == Retry || verdict == Postpone || verdict == Unfinished || verdict == Unavailable {
+		next = 0
+	}
+	for ; next < s.owner.opt.Window; next++ {
+		s.settleMoves()
+		m, ok := s.owner.Take(s.now)
+		if !ok || m.ID != fmt.Sprint(next) {
+			t.Fatalf("verdict %d: took %v, want message %d", verdict, m, next)
+		}
+		if next == 0 && (m.Attempt == 1) != (verdict == Retry) {
+			t.Errorf("verdict %d: the first message has %d attempts", verdict, m.Attempt)
+		}
+		s.owner.Done(m, Finished, time.Time{}, s.now)
+	}
+	s.settleMoves()
+	s.fromMain(&Message{Kind: Probe, Session: "me"})
+	if s.owner.held != 0 || s.owner.coming != 0 || s.owner.reserved != 0 || s.owner.unacked != 1 || len(s.owner.keys) > 0 {
+		t.Errorf("verdict %d: in the end held %d, coming %d, reserved %d, unacked %d, keys %v", verdict, s.owner.held, s.owner.coming,
+			s.owner.reserved, s.owner.unacked, s.owner.keys)
+	}
+}
+
+// TestManySlowHandlers: many messages of a key that take some time each leave the window to others, too; those that take
+// little time are not moved.
+func TestManySlowHandlers(t *testing.T) {
+	for took, want := range map[time.Duration]bool{slowEach / 2: false, 300 * time.Millisecond: true} {
+		s := newScript(t, false)
+		s.become()
+		for i := range s.owner.opt.Window {
+			s.fromMain(&Message{ID: fmt.Sprint(i), Key: "hot"})
+		}
+		s.wrote = nil
+		for i := range 2 {
+			m, ok := s.owner.Take(s.now)
+			if !ok {
+				t.Fatal("took nothing")
+			}
+			if i == 0 {
+				s.now = s.now.Add(took)
+				s.owner.Done(m, Finished, time.Time{}, s.now)
+				s.look()
+				s.fromMain(&Message{ID: "last", Key: "hot"})
+			}
+		}
+		s.owner.Tick(s.now)
+		s.look()
+		if got := len(s.wrote) > 0; got != want {
+			t.Errorf("handlers take %v: written %v, want some: %t", took, s.wrote, want)
+		}
+	}
+}
+
+// settleMoves confirms what is moved, and has what goes to the held queue come back.
+func (s *script) settleMoves() {
+	for s.look(); len(s.moves) > 0; {
+		moves := s.moves
+		s.confirm()
+		for _, mv := range moves {
+			if mv.to == Held {
+				back := mv.copy
+				s.fromHeld(&back)
+			}
+		}
 	}
 }

@@ -18,15 +18,15 @@ const (
 	Unfinished                 // it was not handled
 )
 
-// fullPause is how long a message that has failed for good stays where it is if the held queue has no room for its Block.
-const fullPause = 10 * time.Second
-
 // Take returns the next message to be handled. False: there is none at the moment. Each message that is
 // taken is to be returned by Done.
 func (o *Owner) Take(now time.Time) (*Message, bool) {
 	o.now = now
+	if o.room() {
+		o.unpark()
+	}
 	for o.phase == owning && len(o.runnable) > 0 {
-		if t := o.trial; t != nil && (o.running > 0 || t.of != nil && !t.noted) {
+		if !o.mayTake() {
 			return nil, false
 		}
 		k := o.runnable[0]
@@ -41,14 +41,39 @@ func (o *Owner) Take(now time.Time) (*Message, bool) {
 		if o.pause != nil && o.pause.of != k {
 			continue // the end of the pause looks at all keys
 		}
+		if !o.mayBegin(k, m) {
+			if !k.parked {
+				k.parked = true
+				o.parked = append(o.parked, k)
+			}
+			continue
+		}
 		if o.trial != nil && !o.mayTry(k, m) {
 			return nil, false
 		}
-		k.running = m
+		if m.from == Main {
+			m.room = true
+			o.reserved++
+		}
+		k.running, k.since = m, now
 		o.running++
 		return m, true
 	}
 	return nil, false
+}
+
+// unpark lets the keys run first that had to wait for room in the held queue.
+func (o *Owner) unpark() {
+	var first []*key
+	for _, k := range o.parked {
+		k.parked = false
+		if !k.queued {
+			k.queued = true
+			first = append(first, k)
+		}
+	}
+	o.parked = nil
+	o.runnable = append(first, o.runnable...)
 }
 
 // Crashed reports whether a message that was taken has crashed its consumers so often that it is to fail
@@ -68,8 +93,16 @@ func (o *Owner) Done(m *Message, v Verdict, due time.Time, now time.Time) {
 		return
 	}
 	k := o.keys[m.Key]
-	k.running = nil
+	if k.follows != nil && k.follows.of == m { // see conclude
+		k.ended = &ended{v, due}
+		return
+	}
+	k.running, k.took = nil, now.Sub(k.since)
 	o.running--
+	if m.room {
+		m.room = false
+		o.reserved--
+	}
 	switch v {
 	case Unfinished:
 	case Unavailable:
@@ -82,10 +115,6 @@ func (o *Owner) Done(m *Message, v Verdict, due time.Time, now time.Time) {
 	case Finished:
 		o.finished(k, m)
 	case FailForGood:
-		if o.opt.Halt && m.from == Main && o.full() && !k.blocked() {
-			m.Due = now.Add(fullPause) // there is no room for the Block
-			break
-		}
 		o.failed(k, m)
 	case Retry, Postpone:
 		if v == Retry {
@@ -142,16 +171,9 @@ func (o *Owner) failed(k *key, m *Message) {
 	o.publish(k.moving)
 }
 
-// retry moves a message to the held queue until it is due. If that is full, the message stays where it is.
+// retry moves a message to the held queue until it is due.
 func (o *Owner) retry(k *key, m *Message) {
-	block := k.blocked() && m.replays(k.held[0])
-	if m.from == Main && !block && o.full() {
-		return
-	}
-	var lifts *Message
-	if block {
-		lifts = o.lift(k, m)
-	}
+	lifts := o.lift(k, m)
 	o.remove(k, m)
 	o.unskip(m)
 	copied := *m

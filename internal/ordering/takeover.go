@@ -23,13 +23,13 @@ func (o *Owner) FromHeld(m *Message, now time.Time) {
 		o.phase = reading
 		o.mark(0)
 	}
-	if m.Redelivered && o.hasRead() {
-		// Its claim, at least, is unacked. So the broker had taken everything back, and others may have
-		// been the owner.
+	own := m.Session == o.opt.Session
+	if m.Redelivered && (o.hasRead() || own && m.Kind == Mark) {
+		// The claim of an owner, at least, is unacked, and marks are sent by the active consumer. So the broker had
+		// taken everything back, and others may have been the owner.
 		o.end("the broker had taken the held queue away", false)
 		return
 	}
-	own := m.Session == o.opt.Session
 	if !own && o.phase >= claiming && (m.Epoch > o.epoch || m.Epoch == o.epoch && o.phase == claiming) {
 		o.end("another session has become the owner", false)
 		return
@@ -55,6 +55,9 @@ func (o *Owner) FromHeld(m *Message, now time.Time) {
 			o.ack(m)
 		default:
 			o.notes = append(o.notes, m)
+			if m.Kind == Calm {
+				o.calmed = max(o.calmed, m.Epoch)
+			}
 		}
 	case Trial:
 		o.fromTrial(m, own)
@@ -215,7 +218,12 @@ func (o *Owner) ownCopy(m *Message) {
 		if !mv.back && mv.to == Held && mv.copy.Seq == m.Seq && mv.copy.Attempt == m.Attempt && mv.copy.Kind == m.Kind {
 			mv.back = true
 			o.coming--
-			o.insert(k, m)
+			o.copies.remove(&mv.copy)
+			if mv.runs {
+				mv.came = m
+			} else {
+				o.insert(k, m)
+			}
 			o.complete(mv)
 			return
 		}

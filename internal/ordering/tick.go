@@ -60,6 +60,9 @@ func (o *Owner) tickOwner() {
 		k := heap.Pop(&o.timers).(*key)
 		o.advance(k)
 	}
+	if o.crowded() { // there may be room in the held queue by now
+		o.advanceAll()
+	}
 	if o.unacked < o.opt.Window && o.since(later(o.heardMain, o.probed)) >= o.opt.Probe {
 		o.probe()
 	}
@@ -129,7 +132,7 @@ func (o *Owner) Stop(now time.Time) {
 	case o.phase < owning:
 		o.end("", true)
 	case o.phase == owning:
-		o.phase, o.stopped, o.runnable, o.timers = closing, now, nil, nil
+		o.phase, o.stopped, o.runnable, o.parked, o.timers = closing, now, nil, nil, nil
 		o.farewell()
 	}
 }

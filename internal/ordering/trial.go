@@ -2,8 +2,8 @@ package ordering
 
 import "time"
 
-// Several messages are handled at once again after trustAfter messages, or after trustTime, in which the
-// session has not crashed.
+// Several messages are handled at once again after as many as an owner may have had unacked, and at least trustAfter,
+// are done, or after trustTime, in which the session has not crashed.
 const (
 	trustAfter = 10
 	trustTime  = time.Minute
@@ -19,7 +19,8 @@ type trial struct {
 	number  uint64              // of its note
 	move    *Move               // that writes the note
 	noted   bool                // the note is confirmed
-	passed  int                 // messages that did not crash
+	passed  int                 // messages that are done
+	calm    *Move               // that writes that the trial is over
 	began   time.Time
 }
 
@@ -50,7 +51,7 @@ func (o *Owner) fromTrial(m *Message, own bool) {
 }
 
 // blame finds out which message the owner before has crashed with: that of the newest note, unless it has ended in an orderly
-// way. All other notes are of messages that did not crash it.
+// way, or had ended its trial before. All other notes are of messages that did not crash it.
 func (o *Owner) blame() {
 	if o.trial == nil {
 		return
@@ -63,7 +64,7 @@ func (o *Owner) blame() {
 	}
 	for print, note := range o.trial.notes {
 		n := note.Crashes
-		if note != newest || o.crashes == 0 {
+		if note != newest || o.crashes == 0 || note.Epoch <= o.calmed {
 			n--
 		}
 		if n > 0 {
@@ -106,28 +107,40 @@ func (o *Owner) tried(m *Message, v Verdict) {
 		delete(t.notes, m.Print)
 		o.ack(note)
 	}
-	if v != Unfinished {
+	if v == Finished || v == FailForGood { // others come again, and would keep the rest from being tried
 		t.passed++
 	}
 	o.endTrials()
 }
 
-// endTrials handles several messages at once again, if it is time.
+// mayTake reports whether the next message can be taken, as far as a trial is concerned.
+func (o *Owner) mayTake() bool {
+	t := o.trial
+	return t == nil || o.running == 0 && (t.of == nil || t.noted) && t.calm == nil
+}
+
+// endTrials writes that several messages are handled at once again, if it is time. That begins when it is confirmed:
+// otherwise the message of the last note would be blamed if one of them crashed the process at once.
 func (o *Owner) endTrials() {
 	t := o.trial
-	if t == nil || o.phase != owning || o.running > 0 {
+	if t == nil || t.calm != nil || o.phase != owning || o.running > 0 {
 		return
 	}
 	since := o.since(t.began)
 	// A message that has crashed its consumers is waited for. But it may be gone.
-	if len(t.crashes) > 0 && since < max(trustTime, o.opt.Lasting/2) || t.passed < trustAfter && since < trustTime {
+	if len(t.crashes) > 0 && since < max(trustTime, o.opt.Lasting/2) || t.passed < max(trustAfter, o.opt.Window) && since < trustTime {
 		return
 	}
-	for _, note := range t.notes {
+	t.calm = &Move{to: Held, copy: Message{Kind: Calm, Epoch: o.epoch, Session: o.opt.Session}}
+	o.publish(t.calm)
+}
+
+// calmDown handles several messages at once again.
+func (o *Owner) calmDown() {
+	for _, note := range o.trial.notes {
 		o.ack(note)
 	}
 	o.trial, o.crashes = nil, 0
-	o.write(Held, Message{Kind: Calm, Epoch: o.epoch})
 	o.advanceAll()
 }
 
