@@ -253,6 +253,12 @@ func (m *migration) warnings() []string {
 	if m.unread && m.kept.Name == "" {
 		all = append(all, fmt.Sprintf("only the broker can tell whether a policy removes messages from queue %q: that is checked when the queue exists", layouts.MovingQueue(m.want.Name)))
 	}
+	if m.options.KeepOrder && len(m.state.direct)+len(m.state.diverted) > 0 {
+		all = append(all, "to keep the order, the broker refuses new messages twice for about a second: publishers must publish them again")
+	}
+	if m.ordered && !m.state.wanted && m.held.Name == "" {
+		all = append(all, "messages that wait for a retry return to the end of the queue when they are due, behind others with their key")
+	}
 	if !m.state.wanted {
 		all = append(all, m.feederWarnings()...)
 	}

@@ -18,7 +18,7 @@ import (
 // subscriber with OrderBy, and migrate when it has handled them.
 var ErrHeld = errors.New("messages wait in its held queue")
 
-// hasOwner reports whether one process at a time handles the messages of a queue, as it is with rehop.Subscriber.OrderBy.
+// hasOwner reports whether one process at a time handles the messages of a queue: rehop.Subscriber.OrderBy needs that.
 func hasOwner(q topology.Queue) bool {
 	alone, _ := q.Args["x-single-active-consumer"].(bool)
 	return alone && layouts.IsQuorum(q)
@@ -159,9 +159,12 @@ func (m *migration) pausing() topology.Plan {
 			{Name: pause, Type: "fanout", Args: topology.Args{"alternate-exchange": aside}},
 			{Name: letters, Type: "headers", Args: topology.Args{"alternate-exchange": pause}},
 		},
-		Bindings: []topology.Binding{{Source: letters, Destination: aside, ToExchange: true, Args: topology.Args{"x-match": "all-with-x", "x-death": nil}}},
+		Bindings: []topology.Binding{{Source: letters, Destination: aside, ToExchange: true, Args: topology.Args{"x-match": "all-with-x", firstDeath: nil}}},
 	}
 }
+
+// firstDeath is a header of every dead letter. RabbitMQ 4 does not show x-death to a headers exchange.
+const firstDeath = "x-first-death-queue"
 
 // refusing is the binding that has messages refused that would go to the queue that keeps them.
 func (m *migration) refusing() topology.Binding {
