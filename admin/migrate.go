@@ -48,8 +48,11 @@ type MigrateOptions struct {
 	// Consumers is what to do while the queue has consumers. Default: RefuseConsumers.
 	Consumers ConsumerRule
 	// KeepOrder keeps the order of messages: messages that are published during the migration wait until the older ones are back in
-	// the queue. Subscribers of rehop wait until the end. Other consumers must not start before the end: once they bind the queue,
-	// each published message reaches it twice. Default: the queue receives new messages as soon as it exists, and the older ones follow.
+	// the queue. Twice, for about a second, the broker refuses messages, as a full queue does, so publishers must publish them again;
+	// messages of publishers that do not wait for confirms are lost in that time. Subscribers of rehop wait until the end. Other
+	// consumers must not start before the end: once they bind the queue, each published message reaches it twice. Default: the queue
+	// receives new messages as soon as it exists, and the older ones follow; but a queue that is to be handled in order by key
+	// (rehop.Subscriber.OrderBy) always keeps its order.
 	KeepOrder bool
 	// Settle is for how long no message must have arrived in the queue before it is deleted. Choose more if publishers that use the name
 	// of the queue publish seldom. In any case the queue is deleted only when the broker's statistics, which must be newer than its last
@@ -136,12 +139,14 @@ type migration struct {
 	admin    *Admin
 	want     topology.Queue
 	policies []topology.Policy // of the plan
-	letters  topology.Plan     // where the planned queue dead-letters to
+	letters  topology.Plan     // where the planned queue dead-letters to, and its held queue
+	ordered  bool              // the plan has messages handled in order by key
 	options  MigrateOptions
 
 	have     topology.LiveQueue // the queue, at the last refresh
 	kept     topology.LiveQueue // the queue that keeps messages
 	fresh    topology.LiveQueue // the new queue, with its settings by policies
+	held     topology.LiveQueue // the held queue, if messages are handled in order by key
 	changes  topology.Diff
 	missing  topology.Plan // what of letters the broker does not have
 	state    migrationState
@@ -179,6 +184,13 @@ func (a *Admin) newMigration(plan topology.Plan, queue string, o MigrateOptions)
 		return nil, m.fault(fmt.Errorf("option Settle %v must not be negative", o.Settle))
 	}
 	m.want, m.policies, m.letters = plan.Queues[i], plan.Policies, lettersOf(plan, plan.Queues[i])
+	if held, ordered := heldOf(plan, m.want); ordered {
+		m.ordered, m.options.KeepOrder = true, true
+		m.letters.Queues = append(m.letters.Queues, held)
+		if o.Consumers == IgnoreConsumers {
+			return nil, m.fault(fmt.Errorf("option Consumers is %q: messages that consumers return to the queue lose their order; stop the consumers, or choose %q", IgnoreConsumers, AwaitConsumers))
+		}
+	}
 	return m, nil
 }
 
@@ -240,6 +252,12 @@ func (m *migration) warnings() []string {
 	}
 	if m.unread && m.kept.Name == "" {
 		all = append(all, fmt.Sprintf("only the broker can tell whether a policy removes messages from queue %q: that is checked when the queue exists", layouts.MovingQueue(m.want.Name)))
+	}
+	if m.options.KeepOrder && len(m.state.direct)+len(m.state.diverted) > 0 {
+		all = append(all, "to keep the order, the broker refuses new messages twice for about a second: publishers must publish them again")
+	}
+	if m.ordered && !m.state.wanted && m.held.Name == "" {
+		all = append(all, "messages that wait for a retry return to the end of the queue when they are due, behind others with their key")
 	}
 	if !m.state.wanted {
 		all = append(all, m.feederWarnings()...)

@@ -25,6 +25,8 @@ func (m *migration) do(ctx context.Context, step Step) error {
 	switch step.Action {
 	case ActionDeadLetters:
 		return m.admin.write.Declare(ctx, m.missing)
+	case ActionDeleteHeld:
+		return m.deleteHeld(ctx)
 	case ActionPrepare:
 		return m.prepare(ctx)
 	case ActionDivert:
@@ -36,14 +38,23 @@ func (m *migration) do(ctx context.Context, step Step) error {
 	case ActionUndivert:
 		return m.unbind(ctx, diverted)
 	case ActionClose:
+		if m.options.KeepOrder {
+			return m.closeInOrder(ctx, gateToQueue)
+		}
 		return m.unbind(ctx, gateToQueue)
 	case ActionOpen:
+		if m.options.KeepOrder && m.state.aside {
+			return m.openInOrder(ctx, gateToQueue)
+		}
 		return m.bind(ctx, gateToQueue)
 	case ActionMove:
 		return m.catchUp(ctx, queue, layouts.AsideExchange(queue))
 	case ActionReturnEarly:
 		return m.catchUp(ctx, moving, layouts.BackExchange(queue))
 	case ActionEmpty:
+		if err := m.resume(ctx); err != nil {
+			return err
+		}
 		return m.vacate(ctx)
 	case ActionDelete:
 		return m.delete(ctx)
@@ -74,10 +85,13 @@ func (m *migration) keeping() topology.Plan {
 	plan := topology.Plan{
 		Exchanges: []topology.Exchange{
 			{Name: aside, Type: "fanout"},
-			{Name: gate, Type: "fanout", Args: topology.Args{"alternate-exchange": aside}},
 		},
 		Bindings: []topology.Binding{{Source: aside, Destination: gate}},
 	}
+	pausing := m.pausing()
+	plan.Exchanges = append(append(plan.Exchanges, pausing.Exchanges...),
+		topology.Exchange{Name: gate, Type: "fanout", Args: topology.Args{"alternate-exchange": layouts.LettersExchange(queue)}})
+	plan.Bindings = append(plan.Bindings, pausing.Bindings...)
 	if m.kept.Name == "" {
 		plan.Queues = append(plan.Queues, topology.Queue{Name: gate, Args: m.keepingArgs()})
 	}
@@ -172,7 +186,7 @@ func (m *migration) delete(ctx context.Context) error {
 func (m *migration) clear(ctx context.Context) error {
 	queue := m.want.Name
 	moving := layouts.MovingQueue(queue)
-	for _, x := range []string{moving, layouts.AsideExchange(queue)} {
+	for _, x := range []string{moving, layouts.LettersExchange(queue), layouts.PauseQueue(queue), layouts.AsideExchange(queue)} {
 		if err := m.admin.write.DeleteExchange(ctx, x); err != nil {
 			return err
 		}
@@ -190,7 +204,11 @@ func (m *migration) clear(ctx context.Context) error {
 			return err
 		}
 	}
-	return m.admin.write.DeleteExchange(ctx, layouts.BackExchange(queue))
+	if err := m.admin.write.DeleteExchange(ctx, layouts.BackExchange(queue)); err != nil {
+		return err
+	}
+	_, err := m.admin.write.DeleteQueue(ctx, layouts.PauseQueue(queue), false)
+	return err
 }
 
 // lock keeps others from migrating or reading the queue at the same time. The broker removes the lock with the connection that reads messages, and

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
@@ -245,6 +246,13 @@ func (c *carriage) move(ctx context.Context, batch []rabbit.Delivery) error {
 
 // publish publishes messages once, and returns those that are not confirmed.
 func (c *carriage) publish(ctx context.Context, batch []rabbit.Delivery) (left []rabbit.Delivery, refusal, fault error) {
+	batch = slices.DeleteFunc(slices.Clone(batch), func(d rabbit.Delivery) bool {
+		drop := c.own(d)
+		if drop {
+			c.confirmed = append(c.confirmed, d)
+		}
+		return drop
+	})
 	items := make([]rabbit.Item, len(batch))
 	for i, d := range batch {
 		items[i] = rabbit.Item{Exchange: c.exchange, Key: d.RoutingKey, Message: c.copyWithOrigin(d.Delivery)}

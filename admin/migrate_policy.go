@@ -85,7 +85,7 @@ func (m *migration) room(ctx context.Context, own, kept topology.LiveQueue, refu
 		if mine, also := limitOf(own, key); !also || limit < mine {
 			return refuse(key, "the queue itself may hold more")
 		}
-		n, unit, err := m.held(ctx, key)
+		n, unit, err := m.size(ctx, key)
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,8 @@ func (m *migration) refresh(ctx context.Context) error {
 	diff := topology.Compare(topology.Plan{Queues: []topology.Queue{m.want}}, live, nil)
 	m.changes = diff.Of(topology.Differs)
 	m.state = stateOf(live, m.want, m.changes)
+	m.held = m.heldIn(live)
+	m.state.leaves = m.held.Name != "" && !m.ordered
 	m.missing = m.letters.Missing(topology.Compare(m.letters, live, nil))
 	m.state.astray = !m.missing.Empty()
 	m.state.keepOrder = m.options.KeepOrder
@@ -49,7 +51,10 @@ func (m *migration) refresh(ctx context.Context) error {
 	if unsupported := diff.Of(topology.Unsupported); len(unsupported) > 0 {
 		return fmt.Errorf("%s; nothing has been changed", unsupported[0].Hint)
 	}
-	return m.dangers(ctx, live)
+	if err := m.dangers(ctx, live); err != nil {
+		return err
+	}
+	return m.inOrder(ctx)
 }
 
 // exact gives the bindings of the queue, and of the gate, the arguments with which they were declared.
@@ -117,7 +122,7 @@ func (m *migration) overflow(ctx context.Context, live topology.Live) error {
 		if !limited || !drops(m.fresh) {
 			continue
 		}
-		n, unit, err := m.held(ctx, key)
+		n, unit, err := m.size(ctx, key)
 		if err != nil {
 			return err
 		}
@@ -138,8 +143,8 @@ func (m *migration) orChange(live topology.Live, key string) string {
 	return fmt.Sprintf("; or change %s, which sets %s", ruler(live, m.fresh, key), key)
 }
 
-// held is how many messages or bytes, depending on the limit, the queue and the one that keeps its messages hold together.
-func (m *migration) held(ctx context.Context, limit string) (n int, unit string, err error) {
+// size is how many messages or bytes, depending on the limit, the queue and the one that keeps its messages hold together.
+func (m *migration) size(ctx context.Context, limit string) (n int, unit string, err error) {
 	for _, q := range []string{m.have.Name, m.kept.Name} {
 		if q == "" {
 			continue

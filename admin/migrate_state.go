@@ -27,7 +27,10 @@ type migrationState struct {
 	direct   []topology.Binding // of exchanges to the queue
 	diverted []topology.Binding // of exchanges to the gate, as bindings to the queue
 
-	astray bool // something is missing of where the planned queue dead-letters to
+	refusing bool // the broker refuses messages for a moment
+
+	astray bool // something is missing of where the planned queue dead-letters to, or its held queue
+	leaves bool // the queue has a held queue, and is to be handled in order by key no more
 
 	keepOrder bool
 
@@ -54,6 +57,8 @@ func stateOf(live topology.Live, want topology.Queue, changes topology.Diff) mig
 		case b.ToExchange:
 		case b.Source == aside && b.Destination == gate:
 			s.aside = kept && asideThere
+		case b.Source == layouts.PauseQueue(want.Name):
+			s.refusing = true
 		case b.Destination != want.Name:
 		case b.Source == gate:
 			s.open = true
@@ -75,6 +80,8 @@ func (s migrationState) next() (Action, topology.Binding, bool) {
 	switch {
 	case s.wanted:
 		return s.nextBack()
+	case s.leaves && s.there:
+		return ActionDeleteHeld, none, true
 	case s.astray:
 		return ActionDeadLetters, none, true
 	case !s.there:
@@ -142,6 +149,8 @@ func (s migrationState) after(do Action, b topology.Binding) migrationState {
 	switch do {
 	case ActionDeadLetters:
 		s.astray = false
+	case ActionDeleteHeld:
+		s.leaves = false
 	case ActionPrepare:
 		s.aside, s.gate = true, true
 		s.open = s.open || len(s.diverted) == 0
@@ -154,7 +163,7 @@ func (s migrationState) after(do Action, b topology.Binding) migrationState {
 	case ActionClose:
 		s.open = false
 	case ActionEmpty:
-		s.emptied = true
+		s.emptied, s.refusing = true, false
 	case ActionDelete:
 		// The broker removes its bindings with it.
 		s.there, s.open, s.back, s.direct = false, false, false, nil
@@ -182,6 +191,7 @@ type Action string
 // The actions, in the order in which a migration does them.
 const (
 	ActionDeadLetters   Action = "dead-letters"   // declares what is missing of where the planned queue dead-letters to, such as its failed queue
+	ActionDeleteHeld    Action = "delete-held"    // deletes the held queue of a queue that is to be handled in order by key no more
 	ActionPrepare       Action = "prepare"        // declares the queue that keeps messages, and the exchanges that route to it
 	ActionDivert        Action = "divert"         // adds a binding to rehop's exchange for a binding to the queue
 	ActionUnbind        Action = "unbind"         // removes the binding to the queue
@@ -232,19 +242,25 @@ func (m *migration) step(do Action, b topology.Binding) Step {
 	q, moving := m.want.Name, layouts.MovingQueue(m.want.Name)
 	diverted := b
 	diverted.Destination, diverted.ToExchange = moving, true
+	closing, opening := "", ""
+	if m.options.KeepOrder {
+		closing = fmt.Sprintf(", and meanwhile refuse new messages until those of queue %q are moved", q)
+		opening = fmt.Sprintf(", and meanwhile refuse new messages until those of queue %q are moved back", moving)
+	}
 	text := map[Action]string{
-		ActionDeadLetters:   fmt.Sprintf("declare what is missing for dead letters of queue %q: %s", q, objectsOf(m.missing)),
+		ActionDeadLetters:   fmt.Sprintf("declare what is missing for queue %q: %s", q, objectsOf(m.missing)),
+		ActionDeleteHeld:    fmt.Sprintf("delete queue %q, if no message waits there", m.held.Name),
 		ActionPrepare:       fmt.Sprintf("declare queue %q, which keeps messages, and exchange %q, which routes to queue %q", moving, moving, q),
 		ActionDivert:        fmt.Sprintf("add the %s", diverted.Object()),
 		ActionUnbind:        fmt.Sprintf("remove the %s", b.Object()),
 		ActionMove:          fmt.Sprintf("move the messages of queue %q to queue %q", q, moving),
-		ActionClose:         fmt.Sprintf("switch exchange %q to queue %q instead of %q", moving, moving, q),
+		ActionClose:         fmt.Sprintf("switch exchange %q to queue %q instead of %q%s", moving, moving, q, closing),
 		ActionEmpty:         fmt.Sprintf("move the remaining messages of queue %q to queue %q, until none has arrived for %v and none is unacked", q, moving, m.options.Settle),
 		ActionDelete:        fmt.Sprintf("delete queue %q", q),
 		ActionDeclare:       fmt.Sprintf("declare queue %q with %s", q, arguments(m.want.Args)),
 		ActionPrepareReturn: fmt.Sprintf("declare exchange %q, which routes to queue %q", layouts.BackExchange(q), q),
 		ActionReturnEarly:   fmt.Sprintf("move the messages of queue %q back to queue %q, while it still receives others", moving, q),
-		ActionOpen:          fmt.Sprintf("switch exchange %q to queue %q again", moving, q),
+		ActionOpen:          fmt.Sprintf("switch exchange %q to queue %q again%s", moving, q, opening),
 		ActionRestore:       fmt.Sprintf("add the %s", b.Object()),
 		ActionUndivert:      fmt.Sprintf("remove the %s", diverted.Object()),
 		ActionReturn:        fmt.Sprintf("move the messages of queue %q back to queue %q", moving, q),

@@ -12,3 +12,12 @@ type Order struct {
 
 // OrderPlaced is published for each new order.
 var OrderPlaced = rehop.Event[Order]{Exchange: "orders", Key: "order.placed", Type: "order.placed.v1"}
+
+// Change is what has happened to an order, such as "paid" or "shipped".
+type Change struct {
+	Number int64  `json:"number"`
+	State  string `json:"state"`
+}
+
+// OrderChanged is published for each change of an order.
+var OrderChanged = rehop.Event[Change]{Exchange: "orders", Key: "order.changed", Type: "order.changed.v1"}

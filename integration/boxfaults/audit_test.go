@@ -11,6 +11,7 @@ type truth struct {
 	committed []string
 	orders    map[string][]string // those with an order key, in the order of their commits
 	effects   map[string]int
+	handled   []string // effects in their order, if they are to be in that of the commits for each order key
 }
 
 // missing is how many committed messages have not gone all the way yet.
@@ -91,6 +92,7 @@ func (b *books) audit(t testing.TB, is truth) report {
 		t.Logf("%s was sent twice by one relay", id)
 	}
 	b.auditOrder(is, func(format string, args ...any) { wrong(&r.overtaken, format, args...) })
+	is.auditEffects(func(format string, args ...any) { wrong(&r.disordered, format, args...) })
 	return r
 }
 
@@ -105,6 +107,25 @@ func (b *books) auditOrder(is truth, wrong func(format string, args ...any)) {
 		for i := 1; i < len(ids); i++ {
 			if place[ids[i]] < place[ids[i-1]] {
 				wrong("%s: %s arrived before %s, which was committed before it", key, ids[i], ids[i-1])
+			}
+		}
+	}
+}
+
+// auditEffects reports effects that came before one of the same order key that was committed before them.
+func (is truth) auditEffects(wrong func(format string, args ...any)) {
+	place := make(map[string]int, len(is.handled))
+	for i, id := range is.handled {
+		place[id] = i
+	}
+	if len(is.handled) == 0 {
+		return
+	}
+	for key, ids := range is.orders {
+		ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return is.effects[id] == 0 })
+		for i := 1; i < len(ids); i++ {
+			if place[ids[i]] < place[ids[i-1]] {
+				wrong("%s: %s had its effect before %s, which was committed before it", key, ids[i], ids[i-1])
 			}
 		}
 	}
@@ -129,6 +150,7 @@ func TestAudit(t *testing.T) {
 		committed: []string{"fine", "unpublished", "without effect", "without second", "twice", "two seconds"},
 		orders:    map[string][]string{"a": {"unpublished", "fine", "unpublished", "twice"}, "b": {"twice", "without effect"}},
 		effects:   map[string]int{"fine": 1, "twice": 2, "two seconds": 1, "unpublished": 1, "without second": 1, "rolled back": 1},
+		handled:   []string{"fine", "unpublished", "two seconds", "without second", "twice", "rolled back"},
 	}
 	if n := b.missing(is); n != 3 {
 		t.Errorf("missing: got %d, want 3", n)
@@ -139,14 +161,14 @@ func TestAudit(t *testing.T) {
 	found := &finder{TB: t}
 	got := b.audit(found, is)
 	want := report{
-		committed: 6, published: 6, unpublished: 1, withoutEffect: 1, withoutSecond: 1, invented: 2, effectTwice: 2, overtaken: 1, dbLost: 1,
+		committed: 6, published: 6, unpublished: 1, withoutEffect: 1, withoutSecond: 1, invented: 2, effectTwice: 2, overtaken: 1, disordered: 1, dbLost: 1,
 		rolledBack: 1, copies: 2, repeated: 1,
 	}
 	if got != want {
 		t.Errorf("report: got %+v, want %+v", got, want)
 	}
-	if len(found.faults) != 9 {
-		t.Errorf("faults: got %q, want nine", found.faults)
+	if len(found.faults) != 10 {
+		t.Errorf("faults: got %q, want ten", found.faults)
 	}
 }
 

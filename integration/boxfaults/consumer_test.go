@@ -2,6 +2,8 @@ package boxfaults
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/rehop/rehop"
@@ -34,7 +36,7 @@ func (c *child) consumer(ctx context.Context) error {
 	for i := range retries {
 		retries[i] = 100 * time.Millisecond
 	}
-	_, err = client.Subscribe(ctx, rehop.Subscriber{
+	work := rehop.Subscriber{
 		Queue: "work", Exchange: exchange, Concurrency: c.Load.Workers, CrashLimit: 40, Retry: rehop.Steps(retries...),
 		ProbeMin: 50 * time.Millisecond, ProbeMax: 200 * time.Millisecond,
 		Middleware: []rehop.Middleware{stop, in.Middleware("work")},
@@ -43,13 +45,32 @@ func (c *child) consumer(ctx context.Context) error {
 			if _, err := tx.ExecContext(ctx, c.Dialect.Bind("INSERT INTO effect (name) VALUES (?)"), d.ID); err != nil {
 				return err
 			}
+			if c.Load.Failing {
+				if err := fails(); err != nil {
+					return err
+				}
+			}
 			return box.Publish(ctx, tx, rehop.Message{Key: "out", CorrelationID: d.ID})
 		}),
-	})
-	if err != nil {
+	}
+	if c.Load.Ordered {
+		work.OrderBy = rehop.OrderKey
+	}
+	if _, err = client.Subscribe(ctx, work); err != nil {
 		return err
 	}
 	c.write(wordReady)
 	<-ctx.Done()
 	return closeClient(client)
+}
+
+// fails has some handlers fail, after they have written their effect. Messages that follow one which waits for more than 2 s are moved to the held queue.
+func fails() error {
+	switch rand.IntN(24) {
+	case 0, 1:
+		return errors.New("it fails now and then")
+	case 2:
+		return rehop.RetryAfter(2500*time.Millisecond, errors.New("it fails for a while"))
+	}
+	return nil
 }

@@ -15,6 +15,7 @@ type report struct {
 	invented      int // published, or published by a handler, by a transaction that is not in the database
 	effectTwice   int
 	overtaken     int // of those with an order key
+	disordered    int // of those with an order key: the effect came before that of one which was committed before
 	dbLost        int // the database confirmed the commit, and does not have it
 	rolledBack    int
 	copies        int
@@ -27,7 +28,7 @@ func (r *report) lost() int { return r.unpublished + r.withoutEffect + r.without
 
 // wrong reports whether a promise was broken.
 func (r *report) wrong() bool {
-	return r.lost()+r.invented+r.effectTwice+r.overtaken+r.dbLost+r.repeated > 0
+	return r.lost()+r.invented+r.effectTwice+r.overtaken+r.disordered+r.dbLost+r.repeated > 0
 }
 
 func (r *report) add(o report) {
@@ -39,6 +40,7 @@ func (r *report) add(o report) {
 	r.invented += o.invented
 	r.effectTwice += o.effectTwice
 	r.overtaken += o.overtaken
+	r.disordered += o.disordered
 	r.dbLost += o.dbLost
 	r.rolledBack += o.rolledBack
 	r.copies += o.copies
@@ -47,8 +49,8 @@ func (r *report) add(o report) {
 }
 
 func (r *report) String() string {
-	return fmt.Sprintf("committed=%d published=%d lost=%d invented=%d effects-twice=%d kills=%d overtaken=%d db-lost=%d rolled-back=%d copies=%d",
-		r.committed, r.published, r.lost(), r.invented, r.effectTwice, r.kills, r.overtaken, r.dbLost, r.rolledBack, r.copies)
+	return fmt.Sprintf("committed=%d published=%d lost=%d invented=%d effects-twice=%d kills=%d overtaken=%d disordered=%d db-lost=%d rolled-back=%d copies=%d",
+		r.committed, r.published, r.lost(), r.invented, r.effectTwice, r.kills, r.overtaken, r.disordered, r.dbLost, r.rolledBack, r.copies)
 }
 
 // ledger is the sum of all reports.

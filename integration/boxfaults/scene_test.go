@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/url"
 	"testing"
 	"time"
 
@@ -23,11 +24,13 @@ type scene struct {
 	t      testing.TB
 	random *rand.Rand
 	store  store
-	proxy  *proxy.Proxy // nil: there is none
+	proxy  *proxy.Proxy // to the database; nil: there is none
+	wire   *proxy.Proxy // of the consumer to the broker; nil: there is none
 	db     *sql.DB      // without the proxy
 	broker broker
 	books  *books
 
+	wired    string // the URL of the broker for the consumer, by wire
 	orders   orders // for all children but the broker
 	writer   *process
 	children int // processes that have been started, but for the broker
@@ -54,7 +57,7 @@ func newScene(t testing.TB, st store, openBroker func(testing.TB) broker, l load
 	}[st.speaks]
 	for _, statement := range []string{
 		"CREATE TABLE business (id " + counted + ", name VARCHAR(100) NOT NULL, order_key VARCHAR(100) NOT NULL)",
-		"CREATE TABLE effect (name VARCHAR(100) NOT NULL)",
+		"CREATE TABLE effect (id " + counted + ", name VARCHAR(100) NOT NULL)",
 	} {
 		if _, err := s.db.ExecContext(ctx, statement); err != nil {
 			t.Fatal(err)
@@ -79,6 +82,22 @@ func (s *scene) useProxy() {
 	s.proxy, s.orders.Source = p, s.store.through(s.t, p)
 }
 
+// useWire has the consumer reach the broker through a proxy.
+func (s *scene) useWire() {
+	s.t.Helper()
+	u, err := url.Parse(s.broker.url())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	p, err := proxy.New(u.Host)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = p.Close() })
+	u.Host = p.Addr()
+	s.wire, s.wired = p, u.String()
+}
+
 // begin starts the work, and returns when messages pass.
 func (s *scene) begin() {
 	s.t.Helper()
@@ -101,6 +120,9 @@ func (s *scene) spawn(role string) *process {
 	s.t.Helper()
 	o := s.orders
 	o.Role, o.Name = role, s.name()
+	if role == "consumer" && s.wire != nil {
+		o.Broker = s.wired
+	}
 	return spawn(s.t, o, nil)
 }
 
@@ -263,7 +285,11 @@ func (s *scene) truth() truth {
 			is.orders[key] = append(is.orders[key], name)
 		}
 	})
-	s.each("SELECT name, '' FROM effect", func(name, _ string) { is.effects[name]++ })
+	s.each("SELECT name, '' FROM effect ORDER BY id", func(name, _ string) {
+		if is.effects[name]++; s.orders.Load.Ordered && is.effects[name] == 1 {
+			is.handled = append(is.handled, name)
+		}
+	})
 	return is
 }
 

@@ -18,6 +18,13 @@ func init() { targets = append(targets, target{"SQLite", "", sqliteStore, 0}) }
 
 func TestBoxFaultsSQLite(t *testing.T) { stage{"SQLite", sqliteStore, embeddedBroker}.play(t) }
 
+func TestOrderSQLite(t *testing.T) {
+	stage{"SQLite", sqliteStore, embeddedBroker}.playInOrder(t)
+}
+
+// TestOrderIsAudited shows that TestOrder can fail.
+func TestOrderIsAudited(t *testing.T) { stage{"SQLite", sqliteStore, embeddedBroker}.disorder(t) }
+
 // sqliteStore is a file: there is no server to kill, and no connection to cut.
 func sqliteStore(t testing.TB) store {
 	t.Helper()

@@ -20,6 +20,9 @@ func (s *scene) strikes() []strike {
 		{"broker killed", (*scene).killBroker},
 		{"broker killed, and away until a relay gives up a batch", (*scene).loseBroker},
 	}
+	if s.wire != nil {
+		kinds = append(kinds, strike{"connections of the consumer to the broker cut", (*scene).cutConsumer})
+	}
 	if s.store.server() {
 		kinds = append(kinds,
 			strike{"database killed", (*scene).killDatabase},
@@ -62,6 +65,21 @@ func (s *scene) killConsumer() int {
 	}
 	s.consumer = s.spawn("consumer")
 	return 1
+}
+
+// cutConsumer cuts the connections of the consumer while it handles messages. Its handlers continue, and so does the session that replaces the one which
+// is lost: some messages are handled twice.
+func (s *scene) cutConsumer() int {
+	s.t.Helper()
+	const cuts = 3
+	for range cuts {
+		s.progress()
+		before := s.consumer.written(wordAway)
+		s.consumer.await(wordBack, before)
+		s.wire.Cut("")
+		s.consumer.await(wordAway, before+1)
+	}
+	return cuts
 }
 
 // killBroker kills the broker while messages pass.

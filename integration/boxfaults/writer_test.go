@@ -20,6 +20,8 @@ type load struct {
 	BatchSize int           // of a relay; 0: the default
 	Crowd     int           // while more messages than this are under way, nothing is written
 	Keys      int           // order keys
+	Failing   bool          // some handlers fail
+	Ordered   bool          // the consumer handles messages in order by their order key
 }
 
 // retryPause is how soon a writer tries again when the database is away.

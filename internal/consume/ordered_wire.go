@@ -18,7 +18,7 @@ import (
 )
 
 // kinds are the kinds of messages in ordered queues, as they are written into a header.
-var kinds = []string{ordering.Copy: "copy", ordering.Block: "block", ordering.Replay: envelope.OrderReplay, ordering.Probe: "probe", ordering.Hello: "hello",
+var kinds = []string{ordering.Copy: "copy", ordering.Block: "block", ordering.Replay: envelope.OrderReplay, ordering.Probe: envelope.OrderProbe, ordering.Hello: "hello",
 	ordering.Mark: "mark", ordering.Bye: "bye", ordering.Calm: "calm", ordering.Trial: "trial", ordering.Skip: envelope.OrderSkip}
 
 // message reads what an Owner must know of a delivery.

@@ -65,6 +65,9 @@ const (
 	OrderList   = "list"
 )
 
+// OrderProbe is the value of OrderKind of messages that an owner sends to the main queue.
+const OrderProbe = "probe"
+
 // Held is a message that waits in order, as a process that handles the messages of its queue reports it.
 type Held struct {
 	ID          string    `json:"id"`
@@ -75,6 +78,16 @@ type Held struct {
 	FirstFailed time.Time `json:"first_failed,omitzero"`
 	Kind        string    `json:"kind,omitempty"`
 	Error       string    `json:"error,omitempty"`
+}
+
+// IsOrderNote reports whether a value of OrderKind is that of a message without content, which sessions and operators' tools
+// write for the owner of a queue.
+func IsOrderNote(kind string) bool {
+	switch kind {
+	case OrderProbe, "hello", "mark", "bye", "calm", "trial", "block", OrderSkip, OrderList:
+		return true
+	}
+	return false
 }
 
 // HeldList is an answer to OrderList: the first messages that wait, and how many there are.

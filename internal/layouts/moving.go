@@ -10,10 +10,12 @@ import (
 // Names of the queues and exchanges of migrations and sweeps. They have prefixes: with suffixes, two
 // queues could get the same names.
 const (
-	movingPrefix = "rehop.moving."
-	asidePrefix  = "rehop.aside."
-	backPrefix   = "rehop.back."
-	lockPrefix   = "rehop.lock."
+	movingPrefix  = "rehop.moving."
+	asidePrefix   = "rehop.aside."
+	backPrefix    = "rehop.back."
+	lettersPrefix = "rehop.letters."
+	pausePrefix   = "rehop.pause."
+	lockPrefix    = "rehop.lock."
 )
 
 // MovingQueue is the queue that keeps messages while their queue is migrated, and the exchange that
@@ -22,6 +24,13 @@ func MovingQueue(queue string) string { return prefixed(movingPrefix, queue) }
 
 // AsideExchange leads to MovingQueue.
 func AsideExchange(queue string) string { return prefixed(asidePrefix, queue) }
+
+// LettersExchange leads dead letters to MovingQueue, and all other messages to the exchange PauseQueue.
+func LettersExchange(queue string) string { return prefixed(lettersPrefix, queue) }
+
+// PauseQueue is a queue that refuses all messages, which exists only for moments, and the exchange that
+// leads to it or, without it, to MovingQueue.
+func PauseQueue(queue string) string { return prefixed(pausePrefix, queue) }
 
 // BackExchange leads to the queue.
 func BackExchange(queue string) string { return prefixed(backPrefix, queue) }

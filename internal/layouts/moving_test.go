@@ -9,7 +9,7 @@ func TestMovingNames(t *testing.T) {
 	long := strings.Repeat("ü", 127)
 	seen := make(map[string]string)
 	for _, queue := range []string{"q", "q.aside", "moving.q", "aside.q", long, long + "x"} {
-		for _, name := range []string{MovingQueue(queue), AsideExchange(queue), BackExchange(queue), LockQueue(queue)} {
+		for _, name := range []string{MovingQueue(queue), AsideExchange(queue), BackExchange(queue), LettersExchange(queue), PauseQueue(queue), LockQueue(queue)} {
 			if len(name) > maxName || !strings.HasPrefix(name, "rehop.") {
 				t.Errorf("queue %q: %q has %d bytes", queue, name, len(name))
 			}

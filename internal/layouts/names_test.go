@@ -87,7 +87,7 @@ func TestMovingNames(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, queue := range []string{"q", "q.failed", "rehop.moving.q", strings.Repeat("x", 250), strings.Repeat("x", 255), strings.Repeat("x", 254) + "y", strings.Repeat("語", 85),
 		strings.Repeat("ä", 127), strings.Repeat("ä", 110), strings.Repeat("ä", 126) + "b", "ä" + strings.Repeat("x", 250)} {
-		for _, name := range []string{layouts.MovingQueue(queue), layouts.AsideExchange(queue), layouts.BackExchange(queue), layouts.LockQueue(queue)} {
+		for _, name := range []string{layouts.MovingQueue(queue), layouts.AsideExchange(queue), layouts.BackExchange(queue), layouts.LettersExchange(queue), layouts.PauseQueue(queue), layouts.LockQueue(queue)} {
 			if text := refusal(name); len(text) > 255 {
 				t.Errorf("of %.30q: RabbitMQ 4.3 would refuse with a text of %d bytes, and end the connection: %s", queue, len(text), text)
 			}

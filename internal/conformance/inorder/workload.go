@@ -88,7 +88,7 @@ func (w *Workload) Join(ctx context.Context, name string) {
 	if _, err := client.Subscribe(ctx, rehop.Subscriber{
 		Queue: w.Queue, Concurrency: concurrency, Retry: rehop.Steps(100*time.Millisecond, 2500*time.Millisecond), OrderBy: keyOf,
 		Partitions: w.Partitions, CrashLimit: 40,
-		Handler:    rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error { return w.handle(ctx, name, d) }),
+		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error { return w.handle(ctx, name, d) }),
 	}); err != nil {
 		w.T.Fatal(err)
 	}

@@ -28,6 +28,9 @@ to the queue by its name must pause, and consumers must be stopped.
 It declares the failed queue to which the new queue dead-letters, if that is missing. It tries the new arguments on another queue first, also with --dry-run, and does nothing if the broker refuses them. Queues that dead-letter to this one by its name
 must be empty; --consumers wait waits for that, too.
 
+A queue that is to be handled in order by key (order-by) keeps its order: for about a second, twice, the broker refuses new messages, and publishers must publish them again.
+A queue that is to be handled in order no more is migrated only when no message waits in its held queue.
+
 It prints its steps and asks, or needs --yes. If it is interrupted or killed, run it again to continue; with the previous version of the file, it undoes the migration.`,
 		Args: needs("queue", "[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,7 +49,7 @@ It prints its steps and asks, or needs --yes. If it is interrupted or killed, ru
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&consumers, "consumers", string(admin.RefuseConsumers), "what to do while the queue has consumers: refuse, wait or ignore")
-	flags.BoolVar(&o.KeepOrder, "keep-order", false, "new messages wait until those before them are back; no subscriber may start before the end")
+	flags.BoolVar(&o.KeepOrder, "keep-order", false, "new messages wait until those before them are back, and are refused for two moments; no subscriber may start before the end")
 	flags.DurationVar(&o.Settle, "settle", 0, "how long no message may have arrived in the queue before it is deleted (default 12s)")
 	flags.BoolVar(&dryRun, "dry-run", false, "print the steps, and change nothing")
 	addYes(flags, &yes)
