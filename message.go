@@ -43,8 +43,8 @@ type Message struct {
 	// OrderKey is the key by which the message is to be handled in order, for example the number of the
 	// order that it is about. A subscription keeps that order if its OrderBy is [OrderKey]; with
 	// Partitions the key also decides on the partition. The outbox publishes messages with the same key
-	// one after the other. It is sent as the header [OrderKeyHeader], and a hash of it as the header
-	// [OrderSlotHeader]. Default: the header, if there is one.
+	// one after the other. It is sent as the header [OrderKeyHeader], and a hash of it in two further
+	// headers. Default: the header, if there is one.
 	OrderKey string
 	// Delay keeps the message on the broker for this duration before it is routed, at most about 310
 	// days. The exchange must be one that rehop declares (Config.Exchanges, Subscriber.Exchange), or the
@@ -95,13 +95,14 @@ func (m *Message) publishing(p *rabbit.Publishing, keepUnroutable bool) error {
 	case len(m.Headers) == 0 && order == "":
 		p.Headers = returnHeaders
 	default:
-		headers := make(map[string]any, len(m.Headers)+3)
+		headers := make(map[string]any, len(m.Headers)+4)
 		maps.Copy(headers, m.Headers)
 		if returned {
 			headers[layouts.HeaderReturn] = true
 		}
 		if order != "" {
-			headers[OrderKeyHeader], headers[OrderSlotHeader] = order, layouts.Slot(order)
+			headers[OrderKeyHeader] = order
+			headers[layouts.SlotHeader], headers[layouts.SecondSlotHeader] = layouts.Slots(order)
 		}
 		p.Headers = rabbit.ToTable(headers)
 	}

@@ -10,12 +10,9 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// The headers in which [Message.OrderKey] is sent. Publishers without rehop set them, too: the slot is the FNV-1a hash of
-// the key, with 32 bits, modulo 64, as a decimal text. It is needed for [Subscriber.Partitions] alone.
-const (
-	OrderKeyHeader  = "order-key"
-	OrderSlotHeader = layouts.SlotHeader
-)
+// OrderKeyHeader is the header in which [Message.OrderKey] is sent. Publishers without rehop set it, too, and for
+// [Subscriber.Partitions] the headers order-slot and order-slot-2: see docs/ordering.md.
+const OrderKeyHeader = "order-key"
 
 // OrderKey is for [Subscriber.OrderBy]: it returns [Message.OrderKey]. With the outbox, the order of transactions is then that
 // of the handlers.

@@ -194,6 +194,40 @@ func TestPartitionsAreShared(t *testing.T) {
 	})
 }
 
+// TestPartitionsOfBacklog: a process that comes because there is too much to do gets its share at once, and not when the messages that
+// are already there have been handled. A process that was there before this one gets none.
+func TestPartitionsOfBacklog(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		log := newPartitionLog()
+		log.takes = time.Second
+		gone := subscribe(t, b.Client, partitioned(log.handler("gone")))
+		waits := openWith(t, b, func(*rehop.Config) {})
+		subscribe(t, waits, partitioned(log.handler("gone")))
+		time.Sleep(time.Minute)
+		if err := errors.Join(gone.Stop(), waits.Close(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		publishOrdered(t, b, 100, 0, 20)
+		time.Sleep(time.Minute)
+		subscribe(t, b.Client, partitioned(log.handler("one")))
+		time.Sleep(time.Minute)
+		if got := log.queues("one"); len(got) != 4 {
+			t.Errorf("the only process has handled messages of %v, want all partitions", got)
+		}
+		second := openWith(t, b, func(*rehop.Config) {})
+		subscribe(t, second, partitioned(log.handler("two")))
+		time.Sleep(time.Minute)
+		if got := log.queues("two"); len(got) != 2 {
+			t.Errorf("the second process has handled messages of %v, want two partitions", got)
+		}
+		time.Sleep(time.Hour)
+		log.inOrder(t, 100, 20)
+		if err := second.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestPartitionsHalt: operators' tools reach all partitions of a queue.
 func TestPartitionsHalt(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
@@ -271,6 +305,25 @@ func TestPartitionsTurns(t *testing.T) {
 	})
 }
 
+// TestManyPartitions: with more than eight partitions, messages of all of them arrive, each in its order.
+func TestManyPartitions(t *testing.T) {
+	for _, number := range []int{2, 8, 16, 64} {
+		inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+			log := newPartitionLog()
+			many := partitioned(log.handler("one"))
+			many.Partitions = number
+			subscribe(t, b.Client, many)
+			publishOrdered(t, b, 500, 0, 2)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			log.inOrder(t, 500, 2)
+			if got := log.queues("one"); len(got) != number {
+				t.Errorf("messages came from %d queues, want %d: %v", len(got), number, got)
+			}
+		})
+	}
+}
+
 // TestOtherPartitions: a process with another number of partitions is refused, as it would spread keys over other queues.
 func TestOtherPartitions(t *testing.T) {
 	for _, number := range []int{1, 2, 8} {
@@ -315,7 +368,7 @@ func TestOrderKeyHeaders(t *testing.T) {
 		} {
 			publish(t, b.Client, m)
 			d := <-got
-			if d.OrderKey != "k" || d.Headers["order-key"] != "k" || d.Headers["order-slot"] != "42" || d.Headers["tenant"] != m.Headers["tenant"] {
+			if d.OrderKey != "k" || d.Headers["order-key"] != "k" || d.Headers["order-slot"] != "2" || d.Headers["order-slot-2"] != "5" || d.Headers["tenant"] != m.Headers["tenant"] {
 				t.Errorf("published %+v, got the key %q and the headers %v", m, d.OrderKey, d.Headers)
 			}
 		}

@@ -45,6 +45,9 @@ func (m *migration) refresh(ctx context.Context) error {
 	case m.have.Temporary():
 		return errors.New("it is a temporary queue: stop its consumers, and it is declared as planned when they start again")
 	}
+	if have, want := layouts.PartitionsOf(m.have.Args), layouts.PartitionsOf(m.want.Args); m.state.there && have != want {
+		return fmt.Errorf("a migration cannot change the number of partitions from %d to %d; see docs/ordering.md for how to do that. Nothing has been changed", have, want)
+	}
 	if _, _, more := m.state.next(); !more {
 		return nil
 	}

@@ -95,8 +95,12 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 			o.DelayQueues = append(o.DelayQueues, size)
 		case consumed:
 			moving, migrating := byName[layouts.MovingQueue(q.Name)]
+			failed := byName[of.FailedQueue(q.Name)]
+			if layouts.Partitioned(q.Name) != q.Name { // it is counted for the first partition
+				failed = topology.LiveQueue{}
+			}
 			o.Queues = append(o.Queues, Queue{Name: q.Name, Type: q.Type, Ready: q.Ready, Unacked: q.Unacked, Consumers: q.Consumers,
-				Waiting: -1, Failed: byName[of.FailedQueue(q.Name)].Messages(), Migrating: migrating, Moving: moving.Messages()})
+				Waiting: -1, Failed: failed.Messages(), Migrating: migrating, Moving: moving.Messages()})
 		}
 	}
 	return o, nil

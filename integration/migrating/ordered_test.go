@@ -18,6 +18,7 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/internal/conformance/await"
 	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/topology"
 )
 
 // ordered has a subscription handle its messages in order by the routing key.
@@ -504,5 +505,22 @@ func TestMigrateOwned(t *testing.T) {
 			t.Errorf("handled %q, want 2 to 4", handled)
 		}
 		s.wantHeld(2)
+	})
+}
+
+// The number of partitions cannot be changed: messages of a key would be in two queues.
+func TestMigrateRefusesPartitions(t *testing.T) {
+	t.Parallel()
+	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+		s := newSite(t, r)
+		of := func(partitions int) topology.Plan {
+			return plan(t, orders(func(s *rehop.Subscriber) { s.OrderBy, s.Partitions = rehop.OrderKey, partitions }))
+		}
+		s.apply(of(2))
+		for _, other := range []int{1, 4} {
+			_, err := s.admin.Migrate(s.ctx, of(other), "orders", admin.MigrateOptions{Settle: settle})
+			wantError(t, err, nil, "number of partitions")
+		}
+		s.wantPlanned(of(2))
 	})
 }

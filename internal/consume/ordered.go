@@ -53,6 +53,8 @@ type ordered struct {
 	reported Held // to hooks; only watch uses it, and serve when watch has ended
 	at       time.Time
 
+	presented time.Time // when present has done so; only watch uses it
+
 	mu        sync.Mutex
 	owner     *ordering.Owner
 	held      *rabbit.Session
@@ -111,16 +113,12 @@ func (s *Subscription) newOrdered(base context.Context, o offer) *ordered {
 	r := &ordered{sub: s, base: base, from: o, ctx: ctx, end: end, ready: make(chan struct{}, 2*s.settings.Concurrency), over: make(chan struct{}),
 		ending: make(chan struct{}), pending: make(map[*Handling]struct{}), timer: time.NewTimer(time.Hour)}
 	handler := s.settings.Timeout*time.Duration(1+s.settings.Schedule.Immediate) + s.settings.StuckAfter
-	options := ordering.Options{
+	r.owner = ordering.New(ordering.Options{
 		Session: rabbit.NewID(), Window: s.settings.Prefetch, Workers: s.settings.Concurrency, MaxHeld: s.settings.Order.MaxHeld, Halt: s.settings.Order.Halt,
 		CrashLimit: s.settings.CrashLimit, Lasting: OrderedSession, Deliveries: heldDeliveries, EndWithin: handler + ConfirmGrace,
-		Probe: probeEvery, Wait: 12 * probeEvery, Lease: leaseTime,
+		Probe: probeEvery, Lease: leaseTime,
 		Print: func(m *ordering.Message) string { return printOf(m.Data.(*Handling)) },
-	}
-	if s.settings.Order.Shared != nil {
-		options.Wait = ordering.ShareEvery
-	}
-	r.owner = ordering.New(options, time.Now())
+	}, time.Now())
 	return r
 }
 
@@ -236,7 +234,9 @@ func (r *ordered) watch() {
 		})
 		r.reportHeld(held)
 		if p := r.sub.settings.Order.Shared; p != nil {
-			p.owns(r, held.Owns)
+			if p.owns(r, held.Owns); !held.Owns {
+				r.present()
+			}
 		}
 	}
 }
@@ -244,17 +244,29 @@ func (r *ordered) watch() {
 // read reports to the Owner what a queue delivers.
 func (r *ordered) read(session *rabbit.Session, tell func(*ordering.Owner, *ordering.Message, time.Time)) {
 	for d, ok := session.Next(); ok; d, ok = session.Next() {
-		if session != r.from.session && envelope.Text(d.Headers[envelope.OrderKind]) == envelope.OrderList && len(d.Body) == 0 {
-			r.event(func(*ordering.Owner, time.Time) { r.questions = append(r.questions, d) })
+		if held := session != r.from.session; held && len(d.Body) == 0 && r.readNote(d) {
 			continue
 		}
 		m := r.message(d, session != r.from.session)
-		if p := r.sub.settings.Order.Shared; p != nil && m.Kind == ordering.Probe {
-			p.saw(&d)
-		}
 		r.event(func(o *ordering.Owner, now time.Time) { tell(o, m, now) })
 	}
 	r.abandon("the broker ended the consumer, or the connection was lost")
+}
+
+// readNote reads a message of the held queue that is not for the Owner. False: it is.
+func (r *ordered) readNote(d rabbit.Delivery) bool {
+	switch envelope.Text(d.Headers[envelope.OrderKind]) {
+	case envelope.OrderList:
+		r.event(func(*ordering.Owner, time.Time) { r.questions = append(r.questions, d) })
+	case envelope.OrderPresent:
+		if p := r.sub.settings.Order.Shared; p != nil {
+			p.saw(&d)
+		}
+		d.Ack()
+	default:
+		return false
+	}
+	return true
 }
 
 // abandon ends the session at once.

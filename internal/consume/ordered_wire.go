@@ -178,9 +178,6 @@ func (r *ordered) publishNote(a ordering.Action) {
 	if a.Write.Kind == ordering.Block {
 		h[envelope.Replays], h[envelope.Attempt] = int32(a.Write.Replays), int32(a.Write.Attempt)
 	}
-	if p := s.settings.Order.Shared; p != nil && a.Write.Kind == ordering.Probe {
-		p.present(h)
-	}
 	id := a.Write.ID
 	if id == "" {
 		id = rabbit.NewID()

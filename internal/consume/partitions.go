@@ -59,18 +59,36 @@ func (p *Partitions) owns(r *ordered, owns bool) {
 	}
 }
 
-// saw notes a probe of another process.
+// saw notes that another process waits for a partition.
 func (p *Partitions) saw(d *rabbit.Delivery) {
+	if time.Since(d.Timestamp).Abs() > ordering.ShareEvery+clockSkew {
+		return // it was there before this process was
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.share.Saw(envelope.Text(d.Headers[envelope.OrderProcess]), envelope.Count(d.Headers[envelope.OrderOwned]), time.Now())
+	p.share.Saw(envelope.Text(d.Headers[envelope.OrderSession]), envelope.Count(d.Headers[envelope.OrderOwned]), time.Now())
 }
 
-// present writes into the headers of a probe which process waits, and how many partitions it has.
-func (p *Partitions) present(headers map[string]any) {
+// clockSkew is by how much the clocks of processes may differ.
+const clockSkew = 30 * time.Second
+
+// present shows the owner of a partition, now and then, that this process waits for it. That goes through the held queue, which the
+// owner has read: in the main queue it would come after all messages that wait there.
+func (r *ordered) present() {
+	if time.Since(r.presented) < ordering.ShareEvery {
+		return
+	}
+	now := time.Now()
+	r.presented = now
+	p := r.sub.settings.Order.Shared
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	headers[envelope.OrderProcess], headers[envelope.OrderOwned] = p.share.Process(), int32(p.share.Owned())
+	process, owned := p.share.Process(), p.share.Owned()
+	p.mu.Unlock()
+	r.tasks.Go(func() {
+		// If it does not arrive, the next one does.
+		_ = r.sub.shared.Mover.Publish(r.ctx, "", r.sub.settings.Order.Held, &rabbit.Publishing{MessageId: rabbit.NewID(), DeliveryMode: rabbit.Persistent,
+			Timestamp: now, Headers: rabbit.Table{envelope.OrderKind: envelope.OrderPresent, envelope.OrderSession: process, envelope.OrderOwned: int32(owned)}}, true)
+	})
 }
 
 // takeTurn waits until a handler may run. False: the session is over.

@@ -53,8 +53,7 @@ const (
 	OrderNumber  = "rehop-order-number"  // the number of a mark or a trial
 	OrderCrashes = "rehop-order-crashes" // how often an owner, or a message, has crashed
 	OrderPrint   = "rehop-order-print"   // a hash of the message that a trial is of
-	OrderProcess = "rehop-order-process" // the process whose session sends a probe
-	OrderOwned   = "rehop-order-owned"   // how many partitions that process has
+	OrderOwned   = "rehop-order-owned"   // how many partitions the process has that waits for one
 	OrderHeld    = "rehop-order-held"    // the queue to which a replay goes, because the key waits for it there
 )
 
@@ -65,8 +64,11 @@ const (
 	OrderList   = "list"
 )
 
-// OrderProbe is the value of OrderKind of messages that an owner sends to the main queue.
-const OrderProbe = "probe"
+// Values of OrderKind that processes write.
+const (
+	OrderProbe   = "probe"   // of messages that an owner sends to the main queue
+	OrderPresent = "present" // of messages in the held queue by which a process shows that it waits for a partition
+)
 
 // Held is a message that waits in order, as a process that handles the messages of its queue reports it.
 type Held struct {
@@ -84,7 +86,7 @@ type Held struct {
 // write for the owner of a queue.
 func IsOrderNote(kind string) bool {
 	switch kind {
-	case OrderProbe, "hello", "mark", "bye", "calm", "trial", "block", OrderSkip, OrderList:
+	case OrderProbe, "hello", "mark", "bye", "calm", "trial", "block", OrderSkip, OrderList, OrderPresent:
 		return true
 	}
 	return false

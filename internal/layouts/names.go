@@ -45,8 +45,9 @@ const (
 	// HeaderTo is where a message goes after the cascade: ToQueue, or ToExchange(name).
 	HeaderTo = envelope.To
 
-	// SlotHeader is the slot of a message's order key, by which a queue with partitions is split.
-	SlotHeader = "order-slot"
+	// SlotHeader and SecondSlotHeader are the slots of a message's order key, by which a queue with partitions is split.
+	SlotHeader       = "order-slot"
+	SecondSlotHeader = "order-slot-2"
 
 	levelHeaderPrefix = "rehop-delay-"
 )

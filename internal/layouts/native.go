@@ -155,10 +155,14 @@ func (n Native) RetryTopology(q QueueSpec) topology.Plan {
 // partitions: so the broker refuses a subscription with another number, which would spread the messages of a key over
 // several queues, or have messages handled twice.
 func orderedArgs(q QueueSpec) topology.Args {
+	partitions := 0
+	if q.Partitions > 1 {
+		partitions = q.Partitions
+	}
 	return topology.Args{
 		"x-queue-type":              string(layout.Quorum),
 		"x-single-active-consumer":  true,
-		"x-delivery-limit":          int64(noDeliveryLimit + q.Partitions),
+		"x-delivery-limit":          int64(noDeliveryLimit + partitions),
 		"x-dead-letter-exchange":    ReturnExchange,
 		"x-dead-letter-routing-key": FailedQueue(q.Name),
 		"x-dead-letter-strategy":    "at-least-once",

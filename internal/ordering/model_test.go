@@ -82,7 +82,7 @@ func (w *world) open() {
 		prefetch = 2
 	}
 	s.owner = New(Options{Session: fmt.Sprint("s", w.opened), Window: window, Workers: concurrency, MaxHeld: w.maxHeld, Halt: w.halt, CrashLimit: crashLimit,
-		Lasting: 2 * time.Minute, Probe: 5 * time.Second, Wait: time.Minute, Lease: 20 * time.Second, Print: func(m *Message) string { return m.Print }}, w.now)
+		Lasting: 2 * time.Minute, Probe: 5 * time.Second, Lease: 20 * time.Second, Print: func(m *Message) string { return m.Print }}, w.now)
 	s.main = w.main.consume(s, prefetch)
 	w.sessions = append(w.sessions, s)
 	w.carryOut(s)

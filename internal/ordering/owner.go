@@ -20,7 +20,6 @@ type Options struct {
 	Deliveries int                   // of the held queue, after which the session ends. 0: without limit
 	EndWithin  time.Duration         // how long handlers may keep the session from ending. 0: without limit
 	Probe      time.Duration         // how often to show signs of life
-	Wait       time.Duration         // how often to do so while another session is the owner
 	Print      func(*Message) string // a hash of a message's content
 	Lease      time.Duration         // how long a queue may send nothing although it should, before the session ends
 }

@@ -19,7 +19,7 @@ type script struct {
 
 func newScript(t *testing.T, halt bool) *script {
 	s := &script{T: t, now: time.Unix(1e9, 0), acked: make(map[*Message]bool)}
-	s.owner = New(Options{Session: "me", Window: 10, Workers: 2, MaxHeld: 10, Halt: halt, CrashLimit: 10, Probe: 5 * time.Second, Wait: time.Minute, Lease: 20 * time.Second,
+	s.owner = New(Options{Session: "me", Window: 10, Workers: 2, MaxHeld: 10, Halt: halt, CrashLimit: 10, Probe: 5 * time.Second, Lease: 20 * time.Second,
 		Print: func(m *Message) string { return m.ID }}, s.now)
 	s.look()
 	return s

@@ -30,7 +30,7 @@ func (o *Owner) Tick(now time.Time) {
 	case waiting:
 		// One probe would do: whoever is active leaves a message unacked, and so there is always one that
 		// shows when this session has become active. But the probe may have got lost, or the queue purged.
-		if o.since(o.probed) >= o.opt.Wait {
+		if o.since(o.probed) >= 12*o.opt.Probe {
 			o.probe()
 		}
 	case entering:

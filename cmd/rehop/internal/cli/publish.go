@@ -73,7 +73,7 @@ func (p *publishing) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.ReplyTo, "reply-to", "", "queue for replies")
 	flags.StringVar(&m.Type, "type", "", "type of the message")
 	flags.StringVar(&m.AppID, "app-id", "", "id of the application")
-	flags.StringVar(&m.OrderKey, "order-key", "", "key by which the message is handled in order, in the headers order-key and order-slot")
+	flags.StringVar(&m.OrderKey, "order-key", "", "key by which the message is handled in order; it is sent in the header order-key")
 	flags.DurationVar(&m.Delay, "delay", 0, "delay the message on the broker for this long before it is routed; with --exchange this needs --declare")
 	flags.StringVar(&p.declare, "declare", "", "declare the exchange first, of this type: topic, direct, fanout or headers")
 	flags.BoolVar(&p.keep, "keep-unroutable", false, "keep an unroutable message in the queue rehop.unrouted; needs an exchange that rehop declares")
