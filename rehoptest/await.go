@@ -4,25 +4,67 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rehop/rehop/broker/brokertest"
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/layouts"
 )
 
 // AwaitEmpty waits until a queue has no work left: no message is ready or unacked, and none waits in a delay
-// queue for its return. Messages in the failed queue do not count.
+// queue for its return. Messages in the failed queue do not count. If messages are handled in order by key, none waits
+// in the held queue, and the queue is all of its partitions.
 func (b *Broker) AwaitEmpty(queue string) {
 	b.t.Helper()
 	b.await(fmt.Sprintf("queue %q to be empty", queue), func() string {
 		b.t.Helper()
-		ready, unacked := b.Depth(queue)
-		if ready+unacked > 0 {
-			return fmt.Sprintf("%d messages are ready and %d unacked", ready, unacked)
-		}
-		if waiting := b.waiting(queue); waiting > 0 {
-			return fmt.Sprintf("%d messages wait to return", waiting)
+		for n := 0; n == 0 || n < layouts.MaxPartitions && b.control.Queue(vhost, layouts.PartitionQueue(queue, n)) != nil; n++ {
+			if state := b.work(layouts.PartitionQueue(queue, n)); state != "" {
+				return state
+			}
 		}
 		return ""
 	})
+}
+
+// work is what a queue still has to do.
+func (b *Broker) work(queue string) string {
+	b.t.Helper()
+	ready, unacked := b.Depth(queue)
+	held := layouts.HeldQueue(queue)
+	ordered := b.control.Queue(vhost, held) != nil
+	if ordered { // its owner always has a note of its own unacked
+		ready, unacked = b.unhandled(queue)
+	}
+	if ready+unacked > 0 {
+		return fmt.Sprintf("%d messages are ready and %d unacked", ready, unacked)
+	}
+	waiting := b.waiting(queue)
+	if ordered {
+		ready, unacked = b.unhandled(held)
+		waiting += ready + unacked
+	}
+	if waiting > 0 {
+		return fmt.Sprintf("%d messages wait to return", waiting)
+	}
+	return ""
+}
+
+// unhandled counts the messages of a queue that are not rehop's own notes about order.
+func (b *Broker) unhandled(queue string) (ready, unacked int) {
+	b.t.Helper()
+	q := b.queue(queue)
+	count := func(all []brokertest.Message, err error) (n int) {
+		b.t.Helper()
+		if err != nil {
+			b.t.Fatalf("rehoptest: %v", err)
+		}
+		for _, m := range all {
+			if !envelope.IsOrderNote(envelope.Text(m.Headers[envelope.OrderKind])) {
+				n++
+			}
+		}
+		return n
+	}
+	return count(q.Messages()), count(q.Unacked())
 }
 
 // waiting is how many messages wait for their return to a queue: failed ones in the delay queues of any

@@ -3,8 +3,10 @@ package rehoptest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +77,34 @@ func TestAwaitEmpty(t *testing.T) {
 			t.Errorf("empty after %v, want at least %v: a message still waited", took, 3*wait)
 		}
 	})
+}
+
+// An owner of an ordered queue always has something unacked, and messages that wait are in a queue of their own.
+func TestAwaitEmptyInOrder(t *testing.T) {
+	for _, partitions := range []int{1, 4} {
+		everywhere(t, func(t *testing.T, b *rehoptest.Broker) {
+			var done atomic.Int32
+			subscribe(t, b.Client, rehop.Subscriber{Queue: "q", OrderBy: rehop.OrderKey, Partitions: partitions, Retry: rehop.Steps(50 * time.Millisecond),
+				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+					if d.Attempt == 1 {
+						return errors.New("not yet")
+					}
+					done.Add(1)
+					return nil
+				})})
+			exchange := ""
+			if partitions > 1 {
+				exchange = "q.split"
+			}
+			for i := range 20 {
+				publish(t, b.Client, rehop.Message{Exchange: exchange, Key: "q", OrderKey: fmt.Sprint(i % 10)})
+			}
+			b.AwaitEmpty("q")
+			if n := done.Load(); n != 20 {
+				t.Errorf("%d partitions: %d messages are done when the queue is empty, want 20", partitions, n)
+			}
+		})
+	}
 }
 
 func TestAwaitFailed(t *testing.T) {

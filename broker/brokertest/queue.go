@@ -72,8 +72,12 @@ type Message struct {
 }
 
 // Messages returns the ready messages of the queue, from its head. They stay in the queue.
-func (q *Queue) Messages() (all []Message, err error) {
-	seen, err := q.queue.PeekMessages()
+func (q *Queue) Messages() ([]Message, error) { return messages(q.queue.PeekMessages()) }
+
+// Unacked returns the unacked messages of the queue, in no order.
+func (q *Queue) Unacked() ([]Message, error) { return messages(q.queue.PeekUnacked()) }
+
+func messages(seen []node.PeekedMessage, err error) (all []Message, _ error) {
 	if err != nil {
 		return nil, err
 	}

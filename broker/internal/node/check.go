@@ -19,7 +19,22 @@ type PeekedMessage struct {
 
 // PeekMessages returns the ready messages of a queue, from its head. They stay in the queue.
 func (q *Queue) PeekMessages() ([]PeekedMessage, error) {
-	items := q.Core.Peek(q.Status().Ready)
+	return q.peeked(q.Core.Peek(q.Status().Ready))
+}
+
+// PeekUnacked returns the unacked messages of a queue, in no order.
+func (q *Queue) PeekUnacked() ([]PeekedMessage, error) {
+	var items []queue.Item
+	q.Vhost.node.clients.EachUnacked(func(of *Queue, it queue.Item) {
+		if of == q {
+			items = append(items, it)
+		}
+	})
+	return q.peeked(items)
+}
+
+// peeked reads messages.
+func (q *Queue) peeked(items []queue.Item) ([]PeekedMessage, error) {
 	seen := make([]PeekedMessage, 0, len(items))
 	for _, it := range items {
 		content := it.Message.Content()
