@@ -101,7 +101,7 @@ func TestBatchClassifyFailures(t *testing.T) {
 	for name, test := range map[string]struct {
 		handle func(context.Context, []*rehop.Delivery) error
 		odd    func(error) error // the policy for messages with an odd number; the others are handled
-		kind   string            // of those with an odd number
+		kind   rehop.Kind        // of those with an odd number
 		text   string
 	}{
 		"error":                 {failing, rehop.Permanent, "permanent", errNotYet.Error()},

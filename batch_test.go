@@ -269,7 +269,7 @@ func TestBatchRetries(t *testing.T) {
 func TestBatchFailures(t *testing.T) {
 	for name, test := range map[string]struct {
 		handle func(ctx context.Context, all []*rehop.Delivery) error
-		kind   string
+		kind   rehop.Kind
 	}{
 		"panic":     {func(context.Context, []*rehop.Delivery) error { panic("no") }, "panic"},
 		"typed nil": {func(context.Context, []*rehop.Delivery) error { return (*rehop.BatchError)(nil) }, "panic"},

@@ -102,8 +102,8 @@ func TestClassify(t *testing.T) {
 		policy   func() func(error) error
 		runs     int
 		outcomes []rehop.Outcome
-		kind     string // of what is in the failed queue; "": there is nothing
-		text     string // in the error there
+		kind     rehop.Kind // of what is in the failed queue; "": there is nothing
+		text     string     // in the error there
 	}{
 		"not an error":             {succeed, always(rehop.Permanent), 1, []rehop.Outcome{done}, "", ""},
 		"unchanged":                {fail, always(func(err error) error { return err }), 2, []rehop.Outcome{retry, failed}, "error", errNotYet.Error()},

@@ -70,6 +70,13 @@ func (l *partitionLog) queues(process string) []string {
 	return slices.Sorted(maps.Keys(l.by[process]))
 }
 
+// of returns what has ended with a key.
+func (l *partitionLog) of(key string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.ended[key])
+}
+
 // inOrder fails the test unless all messages of all keys have ended in their order.
 func (l *partitionLog) inOrder(t *testing.T, keys, each int) {
 	t.Helper()
@@ -122,12 +129,15 @@ func TestPartitions(t *testing.T) {
 		if got := log.queues("one"); !slices.Equal(got, []string{"orders", "orders.split.01", "orders.split.02", "orders.split.03"}) {
 			t.Errorf("messages came from %v, want all partitions", got)
 		}
-		if log.most > 3 {
-			t.Errorf("%d handlers ran at once, want at most 3", log.most)
+		log.mu.Lock()
+		most := log.most
+		log.mu.Unlock()
+		if most > 3 {
+			t.Errorf("%d handlers ran at once, want at most 3", most)
 		}
 		for _, key := range []string{"", "direct"} {
-			if len(log.ended[key]) != 1 {
-				t.Errorf("of the key %q have ended %v, want one", key, log.ended[key])
+			if len(log.of(key)) != 1 {
+				t.Errorf("of the key %q have ended %v, want one", key, log.of(key))
 			}
 		}
 		b.AwaitFailed("orders", 1)
@@ -137,7 +147,7 @@ func TestPartitions(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := log.ended["bad 1"]; len(got) != 1 {
+		if got := log.of("bad 1"); len(got) != 1 {
 			t.Errorf("after the replay have ended %v, want bad/1", got)
 		}
 	})
@@ -207,7 +217,7 @@ func TestPartitionsOfBacklog(t *testing.T) {
 		if err := errors.Join(gone.Stop(), waits.Close(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		publishOrdered(t, b, 100, 0, 20)
+		publishOrdered(t, b, 100, 0, 6)
 		time.Sleep(time.Minute)
 		subscribe(t, b.Client, partitioned(log.handler("one")))
 		time.Sleep(time.Minute)
@@ -220,8 +230,8 @@ func TestPartitionsOfBacklog(t *testing.T) {
 		if got := log.queues("two"); len(got) != 2 {
 			t.Errorf("the second process has handled messages of %v, want two partitions", got)
 		}
-		time.Sleep(time.Hour)
-		log.inOrder(t, 100, 20)
+		time.Sleep(5 * time.Minute)
+		log.inOrder(t, 100, 6)
 		if err := second.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -253,7 +263,7 @@ func TestPartitionsHalt(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if got := log.ended["k5"]; !slices.Equal(got, []string{"k5/001"}) {
+		if got := log.of("k5"); !slices.Equal(got, []string{"k5/001"}) {
 			t.Errorf("after the skip have ended %v, want k5/001", got)
 		}
 		if _, err := a.Replay(t.Context(), "orders", admin.Options{}); err != nil {
@@ -261,7 +271,7 @@ func TestPartitionsHalt(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := log.ended["k4"]; !slices.Equal(got, []string{"k4/000", "k4/001"}) {
+		if got := log.of("k4"); !slices.Equal(got, []string{"k4/000", "k4/001"}) {
 			t.Errorf("after the replay have ended %v, want k4/000 and k4/001", got)
 		}
 	})
@@ -278,7 +288,7 @@ func TestPartitionsTurns(t *testing.T) {
 			switch d.ID {
 			case "stuck":
 				if d.Attempt == 1 {
-					time.Sleep(time.Hour)
+					time.Sleep(5 * time.Minute)
 				}
 			case "exits":
 				if d.Attempt == 1 {
@@ -295,28 +305,28 @@ func TestPartitionsTurns(t *testing.T) {
 			publish(t, b.Client, rehop.Message{Exchange: "shop", OrderKey: id, ID: id})
 		}
 		publishOrdered(t, b, 20, 0, 3)
-		time.Sleep(10 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		log.inOrder(t, 20, 3)
 		if err := <-inside; err == nil {
 			t.Error("Stop in a handler returned no error")
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 	})
 }
 
 // TestManyPartitions: with more than eight partitions, messages of all of them arrive, each in its order.
 func TestManyPartitions(t *testing.T) {
-	for _, number := range []int{2, 8, 16, 64} {
+	for _, number := range []int{2, 16} {
 		inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 			log := newPartitionLog()
 			many := partitioned(log.handler("one"))
 			many.Partitions = number
 			subscribe(t, b.Client, many)
-			publishOrdered(t, b, 500, 0, 2)
+			publishOrdered(t, b, 200, 0, 2)
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			log.inOrder(t, 500, 2)
+			log.inOrder(t, 200, 2)
 			if got := log.queues("one"); len(got) != number {
 				t.Errorf("messages came from %d queues, want %d: %v", len(got), number, got)
 			}

@@ -70,7 +70,7 @@ type Held struct {
 	Key string // by which it is ordered
 	// Blocks: the message is in the failed queue, and those of its key wait until it is replayed, or Skip is called.
 	Blocks      bool
-	Failures    int       // how often it has failed
+	Attempts    int       // how many attempts have failed
 	Due         time.Time // of its next attempt; zero if it has none
 	FirstFailed time.Time // zero if it has not failed
 	Kind        rehop.Kind
@@ -105,7 +105,7 @@ func (a *Admin) Held(ctx context.Context, queue string) (messages []Held, total 
 	for _, list := range lists {
 		total += list.Total
 		for _, m := range list.Messages {
-			messages = append(messages, Held{ID: m.ID, Key: m.Key, Blocks: m.Blocks, Failures: m.Attempt, Due: m.Due, FirstFailed: m.FirstFailed,
+			messages = append(messages, Held{ID: m.ID, Key: m.Key, Blocks: m.Blocks, Attempts: m.Attempt, Due: m.Due, FirstFailed: m.FirstFailed,
 				Kind: rehop.Kind(m.Kind), Error: m.Error})
 		}
 	}

@@ -19,7 +19,8 @@ type Message struct {
 	// Attempts is how many attempts have failed.
 	Attempts int
 	// Error and Kind are why the last one failed; see rehop.Kind.
-	Error, Kind string
+	Error string
+	Kind  rehop.Kind
 	// Stack is where the handler panicked.
 	Stack string
 	// FailedAt and FirstFailed are when it failed the last and the first time.
@@ -76,7 +77,7 @@ func messageOf(s brokertest.Message) (Message, error) {
 			ContentType: s.ContentType, ContentEncoding: s.ContentEncoding, Transient: f.Transient || !s.Persistent,
 			Priority: s.Priority, Expiration: expiration, CorrelationID: s.CorrelationID, ReplyTo: s.ReplyTo, Type: s.Type, AppID: s.AppID,
 		},
-		Queue: f.Queue, Attempts: f.Attempt, Error: f.Error, Kind: f.Kind, Stack: f.Stack, FailedAt: f.FailedAt, FirstFailed: f.FirstFailed,
+		Queue: f.Queue, Attempts: f.Attempt, Error: f.Error, Kind: rehop.Kind(f.Kind), Stack: f.Stack, FailedAt: f.FailedAt, FirstFailed: f.FirstFailed,
 		Due: f.Due, Replays: f.Replays, Redelivered: s.Redelivered,
 	}, nil
 }

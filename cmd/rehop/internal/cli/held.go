@@ -17,7 +17,7 @@ type heldView struct {
 	ID          string     `json:"id"`
 	Key         string     `json:"key,omitempty"`
 	Blocks      bool       `json:"blocks,omitempty"`
-	Failures    int        `json:"failures"`
+	Attempts    int        `json:"attempts"`
 	Due         *time.Time `json:"due,omitempty"`
 	FirstFailed *time.Time `json:"first_failed,omitempty"`
 	Kind        string     `json:"kind,omitempty"`
@@ -78,7 +78,7 @@ func (c *command) printHeld(messages []admin.Held, total int) error {
 	if c.json {
 		list := heldList{Total: total, Messages: []heldView{}}
 		for _, m := range messages {
-			view := heldView{ID: m.ID, Key: m.Key, Blocks: m.Blocks, Failures: m.Failures, Kind: string(m.Kind), Error: m.Error}
+			view := heldView{ID: m.ID, Key: m.Key, Blocks: m.Blocks, Attempts: m.Attempts, Kind: string(m.Kind), Error: m.Error}
 			if !m.Due.IsZero() {
 				view.Due = &m.Due
 			}
@@ -101,9 +101,9 @@ func (c *command) printHeld(messages []admin.Held, total int) error {
 		case !m.Due.IsZero():
 			state = when(m.Due)
 		}
-		rows = append(rows, []string{dash(m.Key), m.ID, state, strconv.Itoa(m.Failures), dash(string(m.Kind)), shorten(m.Error, 80)})
+		rows = append(rows, []string{dash(m.Key), m.ID, state, strconv.Itoa(m.Attempts), dash(string(m.Kind)), shorten(m.Error, 80)})
 	}
-	if err := c.printTable([]string{"KEY", "ID", "NEXT ATTEMPT", "FAILURES", "KIND", "ERROR"}, rows); err != nil {
+	if err := c.printTable([]string{"KEY", "ID", "NEXT ATTEMPT", "ATTEMPTS", "KIND", "ERROR"}, rows); err != nil {
 		return err
 	}
 	if total > len(messages) {
