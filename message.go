@@ -44,7 +44,8 @@ type Message struct {
 	// order that it is about. A subscription keeps that order if its OrderBy is [OrderKey]; with
 	// Partitions the key also decides on the partition. The outbox publishes messages with the same key
 	// one after the other. It is sent as the header [OrderKeyHeader], and a hash of it in two further
-	// headers. Default: the header, if there is one.
+	// headers. If it is empty and Headers has order-key, that is sent, but the outbox keeps no order. At
+	// most 255 bytes.
 	OrderKey string
 	// Delay keeps the message on the broker for this duration before it is routed, at most about 310
 	// days. The exchange must be one that rehop declares (Config.Exchanges, Subscriber.Exchange), or the
@@ -87,6 +88,9 @@ func (m *Message) publishing(p *rabbit.Publishing, keepUnroutable bool) error {
 			return fmt.Errorf("%w: header %q: names that begin with %q belong to rehop", ErrInvalid, name, envelope.Prefix)
 		}
 	}
+	if len(m.OrderKey) > maxOrderKey {
+		return fmt.Errorf("%w: the order key has %d bytes, the longest possible has %d", ErrInvalid, len(m.OrderKey), maxOrderKey)
+	}
 	returned := !keepUnroutable && m.Exchange != "" // the default exchange has no alternate exchange that would keep it
 	order := m.orderKey()
 	switch {
@@ -119,6 +123,9 @@ func (m *Message) publishing(p *rabbit.Publishing, keepUnroutable bool) error {
 // maxTTL is the longest TTL of messages and queues that RabbitMQ accepts. It closes the channel of a
 // publisher that asks for more.
 const maxTTL = 10 * 365 * 24 * time.Hour
+
+// maxOrderKey is how long an order key may be, as in the outbox.
+const maxOrderKey = 255
 
 // headerReserve is left free in the header frame for what the broker adds when it dead-letters a
 // message: a message with headers larger than a frame cannot be delivered.

@@ -14,8 +14,8 @@ import (
 // [Subscriber.Partitions] the headers order-slot and order-slot-2: see docs/ordering.md.
 const OrderKeyHeader = "order-key"
 
-// OrderKey is for [Subscriber.OrderBy]: it returns [Message.OrderKey]. With the outbox, the order of transactions is then that
-// of the handlers.
+// OrderKey is for [Subscriber.OrderBy]: it returns [Message.OrderKey]. With the outbox, messages are then handled in the order in
+// which their transactions committed.
 func OrderKey(d *Delivery) string { return d.OrderKey }
 
 // orderKey is the key by which the message is to be handled in order.
@@ -70,9 +70,6 @@ func (s Subscriber) orderFaults() (faults []error) {
 			fault("OrderBy cannot be combined with %s: %s", refused.name, refused.why)
 		}
 	}
-	if layouts.Partitioned(s.Queue) != s.Queue {
-		fault("OrderBy: the name of the queue, %q, is that of a partition of another one", s.Queue)
-	}
 	for _, name := range []string{"x-single-active-consumer", "x-delivery-limit", "x-queue-type", "x-message-ttl", "x-max-priority"} {
 		if _, set := s.QueueArgs[name]; set {
 			fault("OrderBy cannot be combined with QueueArgs %s: rehop sets it, or it would change the order", name)
@@ -99,8 +96,8 @@ func (s Subscriber) orderFaults() (faults []error) {
 // explain adds what to do if the queue has another number of partitions.
 func (s Subscriber) explain(err error) error {
 	refused, ok := errors.AsType[*TopologyError](err)
-	if !ok || s.OrderBy == nil || !strings.Contains(refused.Error(), "x-delivery-limit") {
+	if !ok || s.OrderBy == nil || !strings.Contains(refused.Error(), "x-delivery-limit") && s.Partitions == 1 {
 		return err
 	}
-	return fmt.Errorf("%w; the queue may have another number of partitions than %d, or not be ordered: see docs/ordering.md", err, s.Partitions)
+	return fmt.Errorf("%w; a queue that exists cannot get partitions, or another number of partitions than %d: use a new name, see docs/ordering.md", err, s.Partitions)
 }

@@ -343,7 +343,7 @@ func TestOtherPartitions(t *testing.T) {
 			other := partitioned(log.handler("two"))
 			other.Partitions = number
 			_, err := b.Client.Subscribe(t.Context(), other)
-			if _, refused := errors.AsType[*rehop.TopologyError](err); !refused || !strings.Contains(err.Error(), "number of partitions") {
+			if _, refused := errors.AsType[*rehop.TopologyError](err); !refused || !strings.Contains(err.Error(), "another number of partitions") {
 				t.Errorf("%d partitions: got %v, want a TopologyError that names the cause", number, err)
 			}
 		})

@@ -135,6 +135,42 @@ func TestPermissionsForExisting(t *testing.T) {
 	}
 }
 
+// Order by key needs two more patterns, which the documentation names.
+func TestPermissionsInOrder(t *testing.T) {
+	page, err := os.ReadFile("docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := documentedPermission(t)
+	for _, pattern := range []string{`orders\.held`, `orders\.split(\..*)?`} {
+		if !strings.Contains(string(page), "`"+pattern+"`") {
+			t.Errorf("docs/operations.md has no %s", pattern)
+		}
+		for _, of := range []*string{&p.Configure, &p.Write, &p.Read} {
+			*of = strings.Replace(*of, "|orders|", "|orders|"+pattern+"|", 1)
+		}
+	}
+	for _, partitions := range []int{1, 2, 16} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLimited(t, broker.DefaultCompat, p)
+			got := make(chan string, 1)
+			client := l.open(t, "app", rehop.Config{})
+			subscribe(t, client, rehop.Subscriber{Queue: "orders", Exchange: "shop", OrderBy: rehop.OrderKey, Partitions: partitions, Retry: rehop.Steps(time.Second),
+				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+					if d.Attempt == 1 {
+						return errNotYet
+					}
+					got <- d.ID
+					return nil
+				})})
+			publish(t, client, rehop.Message{ID: "1", Exchange: "shop", Key: "order.placed", OrderKey: "order 7"})
+			if id := <-got; id != "1" {
+				t.Errorf("got %q, want 1", id)
+			}
+		})
+	}
+}
+
 // limited is a broker with a user app that has some permissions, and a user owner that has all.
 type limited struct {
 	server *broker.Server

@@ -96,7 +96,7 @@ type Subscriber struct {
 	// function Batch.Handle instead. Default: none.
 	Middleware []Middleware
 	// Concurrency is how many messages, or batches, are handled at once. Raise it for handlers that
-	// wait for others. Messages are not handled in order if it is above 1. Default: 1.
+	// wait for others. If it is above 1, messages are handled in order only with OrderBy. Default: 1.
 	Concurrency int
 	// Rate is how many runs of the handler begin per second at the most, in this process. Set it for a
 	// handler that calls something which limits calls. Retries count, also immediate ones, and so do
@@ -160,9 +160,9 @@ type Subscriber struct {
 	// published to the queue by its name is in the first partition. The number cannot be changed while the queue exists.
 	// Concurrency and Rate are for all partitions of this process, Prefetch and MaxHeld for each. Default: 1.
 	Partitions int
-	// MaxHeld is how many messages may wait in the held queue of OrderBy. When it is full, messages that follow them stay
-	// in the queue, and if all of Prefetch waits, no other message is handled. Messages that fail may exceed it by
-	// Prefetch. At most 50,000. Default: 1000.
+	// MaxHeld is how many messages may wait in the held queue of OrderBy. They are all in the memory of the process. When it is
+	// reached, messages behind those that wait stay in the queue, and if these fill Prefetch, no other message is handled.
+	// Messages that fail may exceed it by Prefetch. At most 50,000. Default: 1000.
 	MaxHeld int
 	// AfterFail is what happens to messages with the same key, with OrderBy, when a message has failed for good.
 	// Default: Skip.
@@ -192,7 +192,8 @@ type Subscriber struct {
 
 	// Prefetch is how many messages the broker sends ahead, from Concurrency to 65535; in the first
 	// moments there may be one more. Raise it where handlers take less than the way to the broker.
-	// With a Batch it is at least the size of one. Default: twice the concurrency, at least 4; with a
+	// With a Batch it is at least the size of one. Default: twice the concurrency, at least 4; with
+	// OrderBy at least 128; with a
 	// Batch twice the concurrency times its size; with a Rate no more than that lets pass in a second,
 	// and at least Concurrency, with a Batch times its size.
 	Prefetch int
@@ -206,7 +207,8 @@ type Subscriber struct {
 	ConsumerPriority int
 }
 
-// AfterFail is what happens to the messages of a key when one of them has failed for good. See [Subscriber.OrderBy].
+// AfterFail is what happens to the messages of a key when one of them has failed for good: with Skip they are handled, with Halt they
+// wait for an operator. See [Subscriber.OrderBy].
 type AfterFail int
 
 const (
@@ -278,6 +280,9 @@ func (s Subscriber) validate() error {
 	}
 	if s.Queue == "" {
 		fault("Queue is empty")
+	}
+	if layouts.Partitioned(s.Queue) != s.Queue {
+		fault("Queue %q: a name like this is that of a partition of an ordered queue; choose another one", s.Queue)
 	} else if err := layouts.CheckName("Queue", s.Queue); err != nil {
 		faults = append(faults, err)
 	}

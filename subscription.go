@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/rehop/rehop/internal/consume"
-	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/topology"
 )
@@ -18,7 +17,7 @@ type Subscription struct {
 	config Subscriber
 	queue  topology.Queue          // as declared
 	parts  []*consume.Subscription // one for each queue: see Subscriber.Partitions
-	left   int                     // of those, how many have not ended; the client's mutex protects it
+	live   map[string]bool         // the queues of those that have not ended; the client's mutex protects it
 	closed chan struct{}
 }
 
@@ -38,8 +37,9 @@ func (c *Client) Subscribe(ctx context.Context, config Subscriber) (*Subscriptio
 		return nil, fmt.Errorf("rehop: subscription %q: %w", config.Queue, err)
 	}
 	settings := config.settings(forms)
-	s := &Subscription{config: config, queue: settings[0].Declared, left: len(settings), closed: make(chan struct{})}
+	s := &Subscription{config: config, queue: settings[0].Declared, live: make(map[string]bool), closed: make(chan struct{})}
 	for _, part := range settings {
+		s.live[part.Queue] = true
 		part.Events = c.events(s, part.Queue)
 		s.parts = append(s.parts, consume.New(&c.consuming, part))
 	}
@@ -83,11 +83,11 @@ func (c *Client) Subscribe(ctx context.Context, config Subscriber) (*Subscriptio
 func (c *Client) forget(s *Subscription, queue string) (last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.left--; s.left == 0 {
+	if delete(s.live, queue); len(s.live) == 0 {
 		delete(c.subscriptions, s)
 	}
 	for other := range c.subscriptions {
-		if other != s && other.config.Queue == layouts.Partitioned(queue) {
+		if other.live[queue] {
 			return false
 		}
 	}
@@ -100,7 +100,7 @@ func (s *Subscription) Queue() string { return s.config.Queue }
 // Receiving reports whether the broker sends messages to the subscription. While it drains or stops it
 // is false as soon as the broker has canceled the consumer.
 func (s *Subscription) Receiving() bool {
-	return !slices.ContainsFunc(s.parts, func(part *consume.Subscription) bool { return !part.Receiving() })
+	return slices.ContainsFunc(s.parts, (*consume.Subscription).Receiving)
 }
 
 // Closed is closed when the subscription has ended.

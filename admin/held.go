@@ -16,7 +16,7 @@ import (
 
 // Skip lets the messages of a key continue that wait for a message of the queue: it will not be replayed in order, or is to be
 // handled no more. With rehop.Halt that is a message in the failed queue, which stays there. A message that waits for its next
-// attempt goes to the failed queue. id is the message's id. Skip returns when the broker has the order; the process that handles
+// attempt goes to the failed queue. id is the message's id. Skip returns when the broker has the request; the process that handles
 // the queue's messages carries it out, as soon as there is one. An id for which nothing waits has no effect.
 //
 // The queue must be one that is handled in order by key (rehop.Subscriber.OrderBy). Otherwise the error is ErrNoQueue.

@@ -14,7 +14,7 @@ import (
 )
 
 // BatchHandler returns a function for [rehop.Batch].Handle that handles the messages of a batch in one transaction, once for each message
-// id. It records all of them and calls handle with those that are new, in their order. If there are none, it does not call handle. [Tx] and
+// id. It records the ids of all of them and calls handle with the messages that are new, in their order. If there are none, it does not call handle. [Tx] and
 // [From] return the transaction:
 //
 //	Batch: rehop.Batch{Handle: in.BatchHandler("clicks", func(ctx context.Context, fresh []*rehop.Delivery) error {
@@ -24,13 +24,13 @@ import (
 // If handle returns nil, the transaction is committed. If it returns an error, the transaction is rolled back with what handle did for any
 // of the messages:
 //
-//   - After a *rehop.BatchError, handle runs again in a new transaction with the messages that have no error there. What is left over is
+//   - After a *rehop.BatchError, handle runs again in a new transaction with the messages that have no error there. Those are
 //     committed when handle returns nil.
 //   - After any other error, all messages that handle was called with have failed. Duplicates are acked.
 //
 // All else is as with [Inbox.Middleware]: conflicts with other transactions, a database that cannot be reached, messages without an id,
-// and the consumer, whose name can be that of a Middleware. A message of which a copy is being handled waits, up to MaxWait, until the
-// other messages of its batch are committed.
+// and the consumer; a Middleware may use the same name. If another process is handling the same message, the batch is committed without
+// it. The message is tried again for up to MaxWait, and then postponed. BatchHandler cannot be used with rehop.Subscriber.OrderBy.
 //
 // The batch of an Event is handled with in.BatchHandler(consumer, event.BatchHandler(…)). BatchHandler panics if a field of the Inbox is
 // invalid, or if the consumer has more than 255 bytes.

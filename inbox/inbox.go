@@ -54,7 +54,7 @@ type Transaction interface {
 //
 // If the handler returns nil, the transaction is committed. If it returns an error, panics, or the commit fails, the transaction is
 // rolled back, and the error decides about the message as usual. If the transaction fails because of other transactions (a deadlock, a
-// serialization failure), the handler runs again, up to 5 times, before that counts as an attempt. While the database cannot be
+// serialization failure), the handler runs again, 5 times in all, before that counts as an attempt. While the database cannot be
 // reached, the subscription pauses, as after [rehop.Unavailable]. That includes a database that is lost while a handler runs, or at
 // commit.
 //

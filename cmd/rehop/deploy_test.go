@@ -97,6 +97,7 @@ func everything(t *testing.T) exported {
 	client.OnState(rehop.StateChange{Connection: "publish", State: rehop.StateOpen})
 	client.OnConsumer(rehop.ConsumerEvent{Queue: "q", Up: true})
 	client.OnPause(rehop.PauseEvent{Queue: "q", Paused: true})
+	client.OnHeld(rehop.HeldEvent{Queue: "q", Owner: true, Messages: 1, Blocked: 1, Stalled: true})
 	client.OnStuck(rehop.StuckHandler{Queue: "q"})
 	relay.OnBacklog(outbox.Backlog{})
 	relay.OnBatch(outbox.Batch{Published: 1})

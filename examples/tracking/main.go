@@ -2,7 +2,8 @@
 // each order in their order.
 //
 // If the partner does not accept a change, it is retried by a schedule. Later changes of the same order wait for it, and
-// other orders continue. Start as many copies as you like: one passes changes on, and another takes over when it ends.
+// other orders continue. Start as many copies as you like, each with its own -listen: one passes changes on, and another
+// takes over when it ends.
 package main
 
 import (
@@ -65,8 +66,8 @@ func run(ctx context.Context, listener net.Listener, to partner, config rehop.Co
 	return errors.Join(err, server.Shutdown(draining), client.Close(draining))
 }
 
-// newHandler publishes a change for each request. The answer comes when the broker has it: whoever sends the next
-// change after that keeps their order.
+// newHandler publishes a change for each request. It answers when the broker has confirmed the change. A client
+// that waits for the answer before it sends the next change keeps their order.
 func newHandler(client *rehop.Client) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{number}/{state}", func(w http.ResponseWriter, r *http.Request) {

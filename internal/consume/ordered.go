@@ -33,6 +33,7 @@ const (
 
 	heldDeliveries = 20_000 // of the held queue in a session, whose acks have to be remembered
 	probeEvery     = 5 * time.Second
+	standbyAfter   = 5 * time.Second // after which a session that does not own waits for another process
 	leaseTime      = 20 * time.Second
 )
 
@@ -64,6 +65,7 @@ type ordered struct {
 	ticks     time.Time              // when the timer fires
 	questions []rabbit.Delivery      // of operators, what waits
 	idle      int                    // workers that wait, without those that have a signal
+	noting    map[string]int         // by kind, notes that are not confirmed
 	pending   map[*Handling]struct{} // whose results are reported when they are acked
 	ended     bool                   // no handler begins any more
 }
@@ -97,7 +99,7 @@ func (s *Subscription) superviseOrdered(ctx context.Context, base context.Contex
 			s.reportDown(errors.New(r.reason))
 			_ = rabbit.Pause(ctx, s.shared.Backoff.Delay(1))
 		}
-		if r.released {
+		if r.wasReleased() {
 			_ = rabbit.Pause(ctx, standBack)
 		}
 	}
@@ -111,7 +113,7 @@ func (s *Subscription) superviseOrdered(ctx context.Context, base context.Contex
 func (s *Subscription) newOrdered(base context.Context, o offer) *ordered {
 	ctx, end := context.WithCancel(context.Background())
 	r := &ordered{sub: s, base: base, from: o, ctx: ctx, end: end, ready: make(chan struct{}, 2*s.settings.Concurrency), over: make(chan struct{}),
-		ending: make(chan struct{}), pending: make(map[*Handling]struct{}), timer: time.NewTimer(time.Hour)}
+		ending: make(chan struct{}), noting: make(map[string]int), pending: make(map[*Handling]struct{}), timer: time.NewTimer(time.Hour)}
 	handler := s.settings.Timeout*time.Duration(1+s.settings.Schedule.Immediate) + s.settings.StuckAfter
 	r.owner = ordering.New(ordering.Options{
 		Session: rabbit.NewID(), Window: s.settings.Prefetch, Workers: s.settings.Concurrency, MaxHeld: s.settings.Order.MaxHeld, Halt: s.settings.Order.Halt,
@@ -169,7 +171,7 @@ func (r *ordered) serve() {
 	r.tasks.Wait()
 	r.reportHeld(Held{})
 	if p := s.settings.Order.Shared; p != nil {
-		p.owns(r, false)
+		p.owns(r, false, false)
 	}
 	r.leave()
 }
@@ -220,21 +222,28 @@ func (r *ordered) carryOut() {
 
 // watch reports the time to the Owner, and what waits to hooks.
 func (r *ordered) watch() {
+	began := time.Now()
 	for {
 		select {
 		case <-r.timer.C:
 		case <-r.over:
 			return
 		}
-		var held Held
+		var (
+			held       Held
+			owns, busy bool
+		)
 		r.event(func(o *ordering.Owner, now time.Time) {
 			r.ticks = time.Time{}
 			o.Tick(now)
-			held = r.waiting()
+			held, owns, busy = r.waiting(), o.Owns(), o.Running() > 0
 		})
 		r.reportHeld(held)
+		if !held.Owns && time.Since(began) >= standbyAfter {
+			r.sub.resumeOrdered() // another process finds out when the handler can work again
+		}
 		if p := r.sub.settings.Order.Shared; p != nil {
-			if p.owns(r, held.Owns); !held.Owns {
+			if p.owns(r, owns, busy); !held.Owns {
 				r.present()
 			}
 		}

@@ -84,11 +84,12 @@ func hold(m *ordering.Message, h *Handling) {
 func (w *worker) attemptOrdered(h *Handling) bool {
 	s := w.sub
 	if h.keyless != nil {
+		h.ordered.resumeBy(h)
 		h.ordered.fail(h, h.keyless, envelope.KindPanic, Result{Err: h.keyless})
 		return true
 	}
 	for rerun := 0; ; rerun++ {
-		if s.bucket != nil && (s.takeOrderedToken(h) != taken || s.pausedFor(h)) {
+		if s.bucket != nil && (s.takeOrderedToken(h) != taken || h.ordered.pausedFor(h)) {
 			h.ordered.done(h, ordering.Unfinished, time.Time{}, Result{Outcome: Returned})
 			return true
 		}
@@ -160,6 +161,7 @@ func (r *ordered) giveUp(m *ordering.Message, crashed bool) {
 	if crashed {
 		err, kind = fmt.Errorf("the process died or lost its connection %d times while it handled the message", r.sub.settings.CrashLimit), envelope.KindCrash
 	}
+	r.resumeBy(h)
 	r.fail(h, err, kind, Result{Err: err})
 }
 
@@ -202,11 +204,9 @@ func (r *ordered) hasEnded() bool {
 	return r.owner.Closed()
 }
 
-// orderedPause is a pause of a subscription that handles messages in order. It outlasts sessions.
-type orderedPause struct {
-	key   string // of the message that finds out whether it is over
-	tries int
-}
+// orderedPause is a pause of a subscription that handles messages in order. It outlasts sessions: the Owner of each knows
+// which message finds out whether it is over.
+type orderedPause struct{ tries int }
 
 // pause lets no message run but those of this key, the first of which finds out whether what the handler needs is up again.
 func (r *ordered) pause(h *Handling, err error) {
@@ -227,7 +227,7 @@ func (r *ordered) pause(h *Handling, err error) {
 		}
 		due := now
 		if o.Probing(h.message) {
-			due = now.Add(rabbit.Backoff{Min: s.settings.ProbeMin, Max: s.settings.ProbeMax}.Delay(s.probesOrdered(h)))
+			due = now.Add(rabbit.Backoff{Min: s.settings.ProbeMin, Max: s.settings.ProbeMax}.Delay(s.probesOrdered()))
 		}
 		hold(h.message, h)
 		o.Done(h.message, ordering.Unavailable, due, now)
@@ -238,32 +238,28 @@ func (r *ordered) pause(h *Handling, err error) {
 }
 
 // probesOrdered is how often messages have found out that a pause is not over, this one included.
-func (s *Subscription) probesOrdered(h *Handling) int {
+func (s *Subscription) probesOrdered() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.pausedOrder
 	if p == nil { // another message has ended it
 		return 1
 	}
-	p.key = h.message.Key
 	p.tries++
 	return p.tries
 }
 
 // pausedFor reports whether another message finds out whether a pause is over.
-func (s *Subscription) pausedFor(h *Handling) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.pausedOrder != nil && s.pausedOrder.key != h.message.Key
+func (r *ordered) pausedFor(h *Handling) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.owner.Probing(h.message)
 }
 
-// resumeBy ends a pause if this is the message that was to find out.
+// resumeBy ends a pause if this is the message that was to find out, or if no message is any more: the session that had one has
+// ended, or an operator has skipped it.
 func (r *ordered) resumeBy(h *Handling) {
-	r.sub.mu.Lock()
-	p := r.sub.pausedOrder
-	probes := p != nil && p.key == h.message.Key
-	r.sub.mu.Unlock()
-	if probes {
+	if !r.pausedFor(h) {
 		r.sub.resumeOrdered()
 	}
 }

@@ -121,7 +121,11 @@ func headers(m *ordering.Message) map[string]any {
 // publish starts to publish a message. The caller holds the lock.
 func (r *ordered) publish(a ordering.Action) {
 	if a.To != ordering.Failed && !a.Write.Copied() || a.Of == nil {
-		r.tasks.Go(func() { r.publishNote(a) })
+		if a.Move != nil {
+			r.tasks.Go(func() { r.publishNote(a) })
+		} else {
+			r.note(kinds[a.Write.Kind], func() { r.publishNote(a) })
+		}
 		return
 	}
 	h := a.Of.Data.(*Handling)
@@ -167,6 +171,26 @@ func (r *ordered) publishCopy(a ordering.Action, h *Handling, failure envelope.F
 	}
 	r.event(func(o *ordering.Owner, now time.Time) { o.Published(a.Move, now) })
 }
+
+// note starts to publish a note, unless many of its kind are not confirmed yet: while the broker blocks publishers, they would pile
+// up. The caller holds the lock.
+func (r *ordered) note(kind string, publish func()) {
+	if r.noting[kind] >= maxNotes {
+		return
+	}
+	r.noting[kind]++
+	r.tasks.Go(func() {
+		defer func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.noting[kind]--
+		}()
+		publish()
+	})
+}
+
+// maxNotes is how many notes of a kind may be unconfirmed.
+const maxNotes = 4
 
 // publishNote publishes a message without a body. If it has to arrive, it is tried again.
 func (r *ordered) publishNote(a ordering.Action) {

@@ -19,6 +19,7 @@ type Partitions struct {
 	bucket *bucket
 
 	mu       sync.Mutex
+	stuck    int // handlers that were abandoned and have not returned
 	share    *ordering.Share
 	sessions map[int]*ordered // those that are the owners
 }
@@ -34,7 +35,7 @@ func NewPartitions(n, concurrency int, rate float64, burst int) *Partitions {
 
 // owns notes whether a session is the owner of its partition, and releases what another process is to have. watch calls it
 // about once a second.
-func (p *Partitions) owns(r *ordered, owns bool) {
+func (p *Partitions) owns(r *ordered, owns, busy bool) {
 	n := r.sub.settings.Order.Partition
 	var release []*ordered
 	p.mu.Lock()
@@ -43,7 +44,9 @@ func (p *Partitions) owns(r *ordered, owns bool) {
 		if owns {
 			p.sessions[n] = r
 		}
-		p.share.Own(n, owns)
+	}
+	if p.sessions[n] == r || !owns && p.sessions[n] == nil {
+		p.share.Own(n, owns, busy)
 	}
 	for _, n := range p.share.Release(time.Now()) {
 		release = append(release, p.sessions[n])
@@ -57,6 +60,13 @@ func (p *Partitions) owns(r *ordered, owns bool) {
 			o.Stop(now)
 		})
 	}
+}
+
+// wasReleased reports whether the session has ended because another process is to have the partition.
+func (r *ordered) wasReleased() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.released
 }
 
 // saw notes that another process waits for a partition.
@@ -84,7 +94,9 @@ func (r *ordered) present() {
 	p.mu.Lock()
 	process, owned := p.share.Process(), p.share.Owned()
 	p.mu.Unlock()
-	r.tasks.Go(func() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.note(envelope.OrderPresent, func() {
 		// If it does not arrive, the next one does.
 		_ = r.sub.shared.Mover.Publish(r.ctx, "", r.sub.settings.Order.Held, &rabbit.Publishing{MessageId: rabbit.NewID(), DeliveryMode: rabbit.Persistent,
 			Timestamp: now, Headers: rabbit.Table{envelope.OrderKind: envelope.OrderPresent, envelope.OrderSession: process, envelope.OrderOwned: int32(owned)}}, true)

@@ -2,6 +2,7 @@ package consume
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/rehop/rehop/internal/ordering"
@@ -19,17 +20,10 @@ type Stuck struct {
 // replace starts a new worker in place of one whose handler is stuck. At most Concurrency handlers are
 // abandoned; further ones keep their worker, and the reports have Replaced false.
 func (s *Subscription) replace(w *worker, h *Handling) {
-	s.mu.Lock()
-	may := s.stuck < s.settings.Concurrency && s.phase < halted
-	if may {
-		s.stuck++
-	}
-	s.mu.Unlock()
+	may := s.mayAbandon()
 	replaced := may && h.abandon()
 	if may && !replaced {
-		s.mu.Lock()
-		s.stuck--
-		s.mu.Unlock()
+		s.stuckEnded()
 		return // it has just returned
 	}
 	if replaced {
@@ -42,10 +36,39 @@ func (s *Subscription) replace(w *worker, h *Handling) {
 
 // abandonedReturned notes that an abandoned handler has returned after all.
 func (s *Subscription) abandonedReturned(h *Handling) {
-	s.mu.Lock()
-	s.stuck--
-	s.mu.Unlock()
+	s.stuckEnded()
 	s.reportStuck(Stuck{MessageID: h.raw.MessageId, Messages: h.messages(), For: time.Since(h.began), Returned: true})
+}
+
+// mayAbandon counts a handler that is to be abandoned, unless there are too many already.
+func (s *Subscription) mayAbandon() bool {
+	mu, stuck := s.countStuck()
+	s.mu.Lock()
+	stopping := s.phase >= halted
+	s.mu.Unlock()
+	mu.Lock()
+	defer mu.Unlock()
+	if stopping || *stuck >= s.settings.Concurrency {
+		return false
+	}
+	*stuck++
+	return true
+}
+
+// stuckEnded counts one less.
+func (s *Subscription) stuckEnded() {
+	mu, stuck := s.countStuck()
+	mu.Lock()
+	defer mu.Unlock()
+	*stuck--
+}
+
+// countStuck is the number of handlers that were abandoned and have not returned, of all partitions, and what protects it.
+func (s *Subscription) countStuck() (*sync.Mutex, *int) {
+	if o := s.settings.Order; o != nil && o.Shared != nil {
+		return &o.Shared.mu, &o.Shared.stuck
+	}
+	return &s.mu, &s.stuck
 }
 
 func (s *Subscription) reportStuck(e Stuck) {

@@ -145,7 +145,7 @@ func (n Native) RetryTopology(q QueueSpec) topology.Plan {
 		Bindings: []topology.Binding{{Source: ReturnExchange, Destination: failed, Key: failed}},
 	}
 	if q.Ordered {
-		plan.Queues = append(plan.Queues, topology.Queue{Name: HeldQueue(q.Name), Args: orderedArgs(q)})
+		plan.Queues = append(plan.Queues, topology.Queue{Name: HeldQueue(q.Name), Args: orderedArgs(QueueSpec{Name: q.Name})})
 	}
 	return plan
 }

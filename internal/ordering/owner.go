@@ -122,6 +122,9 @@ func (o *Owner) Actions() []Action {
 // Owns reports whether the session may handle messages.
 func (o *Owner) Owns() bool { return o.phase == owning }
 
+// Running is how many messages are being handled.
+func (o *Owner) Running() int { return o.running }
+
 // Ending reports whether the session begins no handlers any more.
 func (o *Owner) Ending() bool { return o.phase >= closing }
 

@@ -20,7 +20,7 @@ const (
 type Share struct {
 	process    string
 	partitions int
-	owned      map[int]bool
+	owned      map[int]bool // with whether messages of the partition are being handled
 	others     map[string]seen
 	released   time.Time
 }
@@ -42,10 +42,10 @@ func (s *Share) Process() string { return s.process }
 // Owned is how many partitions the process has.
 func (s *Share) Owned() int { return len(s.owned) }
 
-// Own notes whether the process has a partition.
-func (s *Share) Own(partition int, owns bool) {
+// Own notes whether the process has a partition, and whether messages of it are being handled.
+func (s *Share) Own(partition int, owns, busy bool) {
 	if owns {
-		s.owned[partition] = true
+		s.owned[partition] = busy
 	} else {
 		delete(s.owned, partition)
 	}
@@ -76,11 +76,13 @@ func (s *Share) Release(now time.Time) (partitions []int) {
 	if excess <= 0 && fewest <= len(s.owned)-2 {
 		excess = 1
 	}
-	for n := s.partitions - 1; n >= 0 && excess > 0; n-- {
-		if s.owned[n] {
-			partitions = append(partitions, n)
-			delete(s.owned, n)
-			excess--
+	for _, whichever := range []bool{false, true} { // first those for whose handlers nobody has to wait
+		for n := s.partitions - 1; n >= 0 && excess > 0; n-- {
+			if busy, owns := s.owned[n]; owns && (whichever || !busy) {
+				partitions = append(partitions, n)
+				delete(s.owned, n)
+				excess--
+			}
 		}
 	}
 	if partitions != nil {

@@ -50,10 +50,10 @@ func (s *sharing) settle() {
 	for n, waiting := range s.consumers {
 		for process, share := range s.shares {
 			owns := len(waiting) > 0 && waiting[0] == process
-			if owns && !share.owned[n] {
+			if _, had := share.owned[n]; owns && !had {
 				s.takeovers++
 			}
-			share.Own(n, owns)
+			share.Own(n, owns, false)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestShareAlone(t *testing.T) {
 	s := NewShare("me", 4)
 	now := time.Now()
 	for n := range 4 {
-		s.Own(n, true)
+		s.Own(n, true, n == 3)
 	}
 	s.Saw("me", 0, now)
 	if got := s.Release(now); got != nil {
@@ -153,5 +153,18 @@ func TestShareAlone(t *testing.T) {
 	s.Saw("gone", 0, now)
 	if got := s.Release(now.Add(seenFor)); got != nil {
 		t.Errorf("released %v to a process that is gone", got)
+	}
+}
+
+// TestShareReleasesIdle: a partition for whose handlers nobody has to wait goes first.
+func TestShareReleasesIdle(t *testing.T) {
+	s := NewShare("me", 4)
+	now := time.Now()
+	for n := range 4 {
+		s.Own(n, true, n > 1)
+	}
+	s.Saw("other", 0, now)
+	if got := s.Release(now); !slices.Equal(got, []int{1, 0}) {
+		t.Errorf("released %v, want 1 and 0", got)
 	}
 }

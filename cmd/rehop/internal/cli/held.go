@@ -117,7 +117,7 @@ func (c *command) heldSkip() *cobra.Command {
 		Use:   "skip queue id…",
 		Short: "Let the messages of a key continue that wait for a message",
 		Long: `Skip lets the messages continue that wait for a message with one of these ids. If the message blocks its key, it stays in the failed queue. If it waits for its
-next attempt, it goes to the failed queue. The process that handles the queue's messages does so as soon as it reads the order, or as soon as there is one. An id for which nothing waits has no effect.`,
+next attempt, it goes to the failed queue. The process that handles the queue's messages does so as soon as it reads the request, or as soon as there is such a process. An id for which nothing waits has no effect.`,
 		Args: needs("queue", "id…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := c.openQueues(cmd.Context(), layoutChoice{})
@@ -127,10 +127,10 @@ next attempt, it goes to the failed queue. The process that handles the queue's 
 			defer a.Close()
 			for i, id := range args[1:] {
 				if err := a.Skip(cmd.Context(), args[0], id); err != nil {
-					return fmt.Errorf("%w (%s sent before)", explainHeld(err), counted(i, "order"))
+					return fmt.Errorf("%w (%s sent before)", explainHeld(err), counted(i, "request"))
 				}
 			}
-			return c.printf("sent %s\n", counted(len(args)-1, "order"))
+			return c.printf("sent %s\n", counted(len(args)-1, "request"))
 		},
 	}
 }

@@ -22,7 +22,7 @@ func (c *command) topologyMigrate() *cobra.Command {
 		Use:   "migrate queue [file]",
 		Short: "Change the arguments of an existing queue without losing messages",
 		Long: `Migrate gives a queue the arguments of the plan and keeps its name. RabbitMQ cannot change the arguments of an existing queue, so migrate moves the messages to
-another queue, deletes the queue and declares it again; exchanges accept messages all the time. It needs the management API. Publishers that publish
+another queue, deletes the queue and declares it again; exchanges accept messages all the time, except for two moments if the order is kept. It needs the management API. Publishers that publish
 to the queue by its name must pause, and consumers must be stopped.
 
 It declares the failed queue to which the new queue dead-letters, if that is missing. It tries the new arguments on another queue first, also with --dry-run, and does nothing if the broker refuses them. Queues that dead-letter to this one by its name
@@ -49,7 +49,7 @@ It prints its steps and asks, or needs --yes. If it is interrupted or killed, ru
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&consumers, "consumers", string(admin.RefuseConsumers), "what to do while the queue has consumers: refuse, wait or ignore")
-	flags.BoolVar(&o.KeepOrder, "keep-order", false, "new messages wait until those before them are back, and are refused for two moments; no subscriber may start before the end")
+	flags.BoolVar(&o.KeepOrder, "keep-order", false, "new messages wait until those before them are back, and are refused for two moments; consumers other than rehop's must not start before the end")
 	flags.DurationVar(&o.Settle, "settle", 0, "how long no message may have arrived in the queue before it is deleted (default 12s)")
 	flags.BoolVar(&dryRun, "dry-run", false, "print the steps, and change nothing")
 	addYes(flags, &yes)
