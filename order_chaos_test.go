@@ -114,7 +114,7 @@ func TestPartitionsReceive(t *testing.T) {
 
 // TestPartitionsInChaos: whatever ends and comes back, all messages of all keys are handled, the first time in order.
 func TestPartitionsInChaos(t *testing.T) {
-	for seed := range uint64(2) {
+	for seed := range uint64(1) {
 		inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			var mu sync.Mutex
