@@ -106,3 +106,19 @@ func TestOrderKeyIsPublished(t *testing.T) {
 		t.Errorf("got the key %q, %v", m.OrderKey, err)
 	}
 }
+
+// A message with an order key that is to be delayed can be spilled: there it waits without an order, and keeps its key.
+func TestSpilledDelayWithOrderKey(t *testing.T) {
+	m := rehop.Message{OrderKey: "k", Delay: time.Hour, Headers: map[string]any{"tenant": "a"}}
+	r, err := newRow(new(spilled(m)))
+	if err != nil || r.state != stateDelayed {
+		t.Fatalf("got state %d, %v, want it to be delayed", r.state, err)
+	}
+	got, err := r.message()
+	if err != nil || got.Headers[rehop.OrderKeyHeader] != "k" || got.Headers["tenant"] != "a" || len(m.Headers) != 1 {
+		t.Errorf("got the headers %v, %v, and the caller's are %v", got.Headers, err, m.Headers)
+	}
+	if now := spilled(rehop.Message{OrderKey: "k"}); now.OrderKey != "k" {
+		t.Error("a message that is not delayed has lost its order key")
+	}
+}
