@@ -13,9 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -69,15 +70,23 @@ func (r *run) startTelemetry(ctx context.Context) (*telemetry, error) {
 	}
 	meters := []sdkmetric.Option{sdkmetric.WithResource(about), sdkmetric.WithReader(pulled)}
 	t.config.Tracers = noop.NewTracerProvider()
-	if r.exports("METRICS") {
-		pushed, err := autoexport.NewMetricReader(ctx)
+	pushes, err := r.exports("METRICS")
+	if err != nil {
+		return nil, fmt.Errorf("export metrics: %w", err)
+	}
+	if pushes {
+		metrics, err := otlpmetrichttp.New(ctx) // reads the environment, as otlptracehttp does
 		if err != nil {
 			return nil, fmt.Errorf("export metrics: %w", err)
 		}
-		meters = append(meters, sdkmetric.WithReader(pushed))
+		meters = append(meters, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metrics)))
 	}
-	if r.exports("TRACES") {
-		spans, err := autoexport.NewSpanExporter(ctx)
+	traces, err := r.exports("TRACES")
+	if err != nil {
+		return nil, fmt.Errorf("export traces: %w", err)
+	}
+	if traces {
+		spans, err := otlptracehttp.New(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("export traces: %w", err)
 		}
@@ -91,19 +100,32 @@ func (r *run) startTelemetry(ctx context.Context) (*telemetry, error) {
 	return t, nil
 }
 
-// exports reports whether the environment asks for a signal to be exported. autoexport alone would export to localhost by default.
-func (r *run) exports(signal string) bool {
+// exports reports whether the environment asks for a signal to be exported. Without a variable, nothing is exported.
+func (r *run) exports(signal string) (bool, error) {
 	get := func(name string) string {
 		value, _ := r.Env(name)
-		return value
+		return strings.TrimSpace(value)
 	}
-	if get("OTEL_SDK_DISABLED") == "true" {
-		return false
+	if strings.EqualFold(get("OTEL_SDK_DISABLED"), "true") {
+		return false, nil
 	}
-	if chosen := get("OTEL_" + signal + "_EXPORTER"); chosen != "" {
-		return chosen != "none"
+	variable := "OTEL_" + signal + "_EXPORTER"
+	switch chosen := get(variable); {
+	case chosen == "none", signal == "METRICS" && chosen == "prometheus": // metrics for Prometheus are always served
+		return false, nil
+	case chosen == "" && get("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && get("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") == "":
+		return false, nil
+	case chosen != "" && chosen != "otlp":
+		return false, fmt.Errorf("$%s is %q: rehop exports by otlp; set it to otlp or none", variable, chosen)
 	}
-	return get("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || get("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
+	variable = "OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL"
+	if get(variable) == "" {
+		variable = "OTEL_EXPORTER_OTLP_PROTOCOL"
+	}
+	if protocol := get(variable); protocol != "" && protocol != "http/protobuf" {
+		return false, fmt.Errorf("$%s is %q: rehop exports by http/protobuf, which collectors receive on port 4318", variable, protocol)
+	}
+	return true, nil
 }
 
 func (t *telemetry) observe() (flow.Observer, error) {
