@@ -31,7 +31,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## a shop whose messages fail, are retried and are replayed, live, on the embedded broker
-	@$(GO) run ./cmd/rehop demo
+	@$(GO) run ./cmd/rehop/demo
 
 test: check services ## all checks and tests; installs and starts the servers that they need
 	@test -n "$(RACE)" || echo "cgo is off, or there is no C compiler: the tests run without the race detector" >&2

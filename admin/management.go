@@ -292,6 +292,13 @@ type apiQueue struct {
 	Consumers      int                    `json:"consumers"`
 	Members        []string               `json:"members"` // of a quorum queue
 	Online         []string               `json:"online"`
+	Stats          perhaps[apiRates]      `json:"message_stats"`
+}
+
+// apiRates are absent for a queue that nobody has used.
+type apiRates struct {
+	In  apiRate `json:"publish_details"`
+	Out apiRate `json:"ack_details"`
 }
 
 func (q apiQueue) live() topology.LiveQueue {

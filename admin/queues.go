@@ -26,6 +26,9 @@ type Queue struct {
 	Migrating bool
 	// Moving is how many messages are kept in another queue during the migration.
 	Moving int
+	// In and Out are how many messages arrived and were acked per second, recently. They are 0 if the broker does not collect rates,
+	// and -1 without the management API.
+	In, Out float64
 }
 
 // Overview is what rehop has on a broker.
@@ -50,7 +53,8 @@ type QueueSize struct {
 // Queues lists rehop's queues, sorted by name. It needs the management API, whose message counts are a few seconds old.
 func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 	var listed []apiQueue
-	if err := a.management.get(ctx, "/api/queues/%s?columns=name,type,messages_ready,messages_unacknowledged,messages_delayed,consumers", &listed); err != nil {
+	if err := a.management.get(ctx, "/api/queues/%s?columns=name,type,messages_ready,messages_unacknowledged,messages_delayed,consumers,"+
+		"message_stats.publish_details.rate,message_stats.ack_details.rate", &listed); err != nil {
 		return Overview{}, fmt.Errorf("list queues: %w", err)
 	}
 	var bindings []apiRoute
@@ -100,7 +104,7 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 				failed = topology.LiveQueue{}
 			}
 			o.Queues = append(o.Queues, Queue{Name: q.Name, Type: q.Type, Ready: q.Ready, Unacked: q.Unacked, Consumers: q.Consumers,
-				Waiting: -1, Failed: failed.Messages(), Migrating: migrating, Moving: moving.Messages()})
+				Waiting: -1, Failed: failed.Messages(), Migrating: migrating, Moving: moving.Messages(), In: listed.Stats.object.In.Rate, Out: listed.Stats.object.Out.Rate})
 		}
 	}
 	return o, nil
@@ -129,7 +133,7 @@ func (a *Admin) QueuesWithWaiting(ctx context.Context, limit int) (Overview, err
 	return o, nil
 }
 
-// Queue returns one queue. It uses only AMQP and needs no management API, so Type is empty, and Unacked and Waiting are -1. If the
+// Queue returns one queue. It uses only AMQP and needs no management API, so Type is empty, and Unacked, Waiting, In and Out are -1. If the
 // queue or its failed queue does not exist, it returns ErrNoQueue.
 func (a *Admin) Queue(ctx context.Context, name string) (Queue, error) {
 	moving, migrating, err := existing(a.read.Inspect(ctx, layouts.MovingQueue(name)))
@@ -147,5 +151,5 @@ func (a *Admin) Queue(ctx context.Context, name string) (Queue, error) {
 		}
 	}
 	return Queue{Name: name, Ready: depth.Messages, Unacked: -1, Consumers: depth.Consumers, Waiting: -1, Failed: failed.Messages,
-		Migrating: migrating, Moving: moving.Messages}, nil
+		Migrating: migrating, Moving: moving.Messages, In: -1, Out: -1}, nil
 }

@@ -3,7 +3,7 @@ module github.com/rehop/rehop/examples
 go 1.26.0
 
 require (
-	github.com/rehop/rehop v0.0.0
+	github.com/rehop/rehop v0.1.0
 	modernc.org/sqlite v1.61.0
 )
 
@@ -19,5 +19,3 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
-
-replace github.com/rehop/rehop => ../

@@ -13,8 +13,8 @@ require (
 	github.com/jmoiron/sqlx v1.4.0
 	github.com/michaelklishin/rabbit-hole/v2 v2.12.0
 	github.com/rabbitmq/amqp091-go v1.16.0
-	github.com/rehop/rehop v0.0.0
-	github.com/rehop/rehop/outbox/outboxpgx v0.0.0
+	github.com/rehop/rehop v0.1.0
+	github.com/rehop/rehop/outbox/outboxpgx v0.1.0
 	github.com/riverqueue/river v0.50.0
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.50.0
 	github.com/uptrace/bun v1.3.0
@@ -65,7 +65,3 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
-
-replace github.com/rehop/rehop => ../
-
-replace github.com/rehop/rehop/outbox/outboxpgx => ../outbox/outboxpgx

@@ -7,8 +7,8 @@ require (
 	github.com/jackc/pgx/v5 v5.11.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/rabbitmq/amqp091-go v1.16.0
-	github.com/rehop/rehop v0.0.0
-	github.com/rehop/rehop/rehopotel v0.0.0
+	github.com/rehop/rehop v0.1.0
+	github.com/rehop/rehop/rehopotel v0.1.0
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
@@ -64,7 +64,3 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
-
-replace github.com/rehop/rehop => ../..
-
-replace github.com/rehop/rehop/rehopotel => ../../rehopotel

@@ -4,7 +4,7 @@ go 1.26
 
 require (
 	github.com/jackc/pgx/v5 v5.11.0
-	github.com/rehop/rehop v0.0.0
+	github.com/rehop/rehop v0.1.0
 )
 
 require (
@@ -15,5 +15,3 @@ require (
 	golang.org/x/sync v0.17.0 // indirect
 	golang.org/x/text v0.29.0 // indirect
 )
-
-replace github.com/rehop/rehop => ../../

@@ -11,6 +11,7 @@ func (c *command) commands() []*cobra.Command {
 		c.publish(),
 		c.tail(),
 		c.queues(),
+		c.top(),
 		c.failed(),
 		c.held(),
 		c.topology(),

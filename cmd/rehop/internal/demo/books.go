@@ -163,11 +163,12 @@ type view struct {
 	events                      []event
 }
 
-func (b *books) view(steps int) view {
+// view returns the books with the last events.
+func (b *books) view(steps, events int) view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := view{at: time.Since(b.began), messages: b.messages, retries: b.retries, replayed: b.replayed, queues: make(map[string]count),
-		events: slices.Clone(b.events[max(0, len(b.events)-eventLines):])}
+		events: slices.Clone(b.events[max(0, len(b.events)-events):])}
 	for _, queue := range []string{Summary, Notification} {
 		v.queues[queue] = count{waiting: make([]int, steps)}
 	}

@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,10 +41,16 @@ func TestEverythingIsAccountedFor(t *testing.T) {
 	}
 }
 
-// The user replays, turns the gateway off and on, and quits; the picture fits a terminal of 80 columns and 24 lines.
+// The user replays, turns the gateway off and on, and quits. The picture fits the terminal, uses its width, and nothing of it is cut.
 func TestKeysAndPicture(t *testing.T) {
+	for _, size := range [][2]int{{70, 20}, {80, 24}, {120, 40}} {
+		t.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(t *testing.T) { testKeysAndPicture(t, size[0], size[1]) })
+	}
+}
+
+func testKeysAndPicture(t *testing.T, width, height int) {
 	synctest.Test(t, func(t *testing.T) {
-		keys, screen := make(chan byte), &frames{t: t}
+		keys, screen := make(chan byte), &frames{t: t, width: width, height: height}
 		go func() {
 			for _, key := range []byte("?xo") {
 				keys <- key
@@ -56,7 +63,7 @@ func TestKeysAndPicture(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			keys <- keyQuit
 		}()
-		sums, err := Run(t.Context(), Options{Out: screen, Keys: keys, Seed: 7})
+		sums, err := Run(t.Context(), Options{Out: screen, Keys: keys, Seed: 7, Size: func() (int, int) { return width, height }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,28 +73,36 @@ func TestKeysAndPicture(t *testing.T) {
 		if screen.drawn < 200 {
 			t.Errorf("%d frames in 27 seconds, want ten in each", screen.drawn)
 		}
+		for _, want := range []string{"press r to replay", "q end and see the sums", "in queues ", "SMS DOWN"} {
+			if !strings.Contains(screen.all.String(), want) {
+				t.Errorf("no frame has %q, so that it is cut", want)
+			}
+		}
 	})
 }
 
 // frames sees whether each frame fits the terminal.
 type frames struct {
-	t     *testing.T
-	drawn int
+	t             *testing.T
+	width, height int
+	drawn         int
+	all           strings.Builder
 }
 
 func (f *frames) Write(text []byte) (int, error) {
-	frame, is := strings.CutPrefix(string(text), home)
+	frame, is := strings.CutPrefix(string(text), "\x1b[H")
 	if !is {
 		return len(text), nil
 	}
 	f.drawn++
-	lines := strings.Split(strings.TrimSuffix(frame, toFoot), "\r\n")
-	if n := len(lines); n > 24 { // the last one is empty: the cursor is there
-		f.t.Errorf("a frame of %d lines", n)
+	f.all.WriteString(frame)
+	lines := strings.Split(strings.TrimSuffix(frame, "\x1b[J"), "\r\n")
+	if n := len(lines); n != f.height { // the last one is empty: the cursor is there
+		f.t.Errorf("a frame of %d lines on a terminal with %d", n, f.height)
 	}
 	for _, line := range lines {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, toEnd)); n >= 80 {
-			f.t.Errorf("a line of %d columns: %q", n, line)
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\x1b[K")); n >= f.width {
+			f.t.Errorf("a line of %d columns on a terminal with %d: %q", n, f.width, line)
 		}
 	}
 	return len(text), nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/rehop/rehop/cmd/rehop/internal/tty"
 )
 
 // director controls outages, replays and the end.
@@ -22,7 +24,6 @@ const (
 	keyReplay  = 'r'
 	keyGateway = 'o'
 	keyQuit    = 'q'
-	keyBreak   = 3 // ^C, of a terminal in raw mode
 )
 
 // act takes orders, for a time or until the user quits.
@@ -80,7 +81,7 @@ func (d *director) direct(ctx context.Context, end <-chan time.Time, sold <-chan
 
 func (d *director) press(ctx context.Context, key byte) (quit bool, err error) {
 	switch key {
-	case keyQuit, keyBreak:
+	case keyQuit, tty.Break:
 		return true, nil
 	case keyReplay:
 		return false, d.shop.replay(ctx)

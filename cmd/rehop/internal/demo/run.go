@@ -7,6 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"time"
+
+	"github.com/rehop/rehop/cmd/rehop/internal/tty"
 )
 
 // Options are the settings of a demo.
@@ -21,8 +23,8 @@ type Options struct {
 	Quiet bool
 	// Coloured allows colours.
 	Coloured bool
-	// Width is the width of the picture. Default: 80.
-	Width int
+	// Size returns the columns and lines of the terminal. Default: 80 and 24.
+	Size func() (width, height int)
 	// Keys are the keys that the user types: r replays, o turns the gateway off and on, q quits. Nil: failed messages are replayed
 	// automatically.
 	Keys <-chan byte
@@ -80,7 +82,7 @@ func Run(ctx context.Context, o Options) (Sums, error) {
 	case o.Plain:
 		stage = &lines{out: o.Out}
 	default:
-		stage = &screen{out: o.Out, width: cmp.Or(o.Width, 80), coloured: o.Coloured, steps: p.steps, byHand: o.Keys != nil}
+		stage = &picture{screen: &tty.Screen{Out: o.Out, Coloured: o.Coloured, Size: o.Size}, steps: p.steps, byHand: o.Keys != nil}
 	}
 	stage.open()
 	d := &director{shop: shop, pace: p, stage: stage, keys: o.Keys}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// modules are the modules that users can require, by directory.
+var modules = map[string]string{
+	".": "github.com/rehop/rehop", "rehopotel": "github.com/rehop/rehop/rehopotel", "outbox/outboxpgx": "github.com/rehop/rehop/outbox/outboxpgx",
+	"cmd/rehop": "github.com/rehop/rehop/cmd/rehop",
+}
+
+// sibling matches a module of this repository, and its version, in a go.mod.
+var sibling = regexp.MustCompile(`(github\.com/rehop/rehop[\w/]*) (v\S+)`)
+
+// The modules of this repository require each other in one version, which go.work replaces in a checkout. A replace in go.mod would
+// prevent go install.
+func TestModulesAgree(t *testing.T) {
+	release := releaseVersion(t)
+	for _, file := range append(slices.Sorted(maps.Keys(modules)), "examples", "integration") {
+		text := read(t, "../../"+file+"/go.mod")
+		if strings.Contains(text, "replace ") {
+			t.Errorf("%s/go.mod has a replace: go.work is the place for it", file)
+		}
+		for _, m := range sibling.FindAllStringSubmatch(text, -1) {
+			if m[2] != release {
+				t.Errorf("%s/go.mod requires %s %s, want %s as in the others", file, m[1], m[2], release)
+			}
+		}
+	}
+	work := read(t, "../../go.work")
+	for dir, module := range modules {
+		if dir != "cmd/rehop" && !strings.Contains(work, fmt.Sprintf("replace %s %s => ", module, release)) {
+			t.Errorf("go.work does not replace %s %s", module, release)
+		}
+	}
+}
+
+// go install finds everything that it needs on a module proxy that has the modules as they would be released. With -n it does not
+// compile, which would take minutes, because a module cache of its own has no compiled packages.
+func TestInstall(t *testing.T) {
+	release, proxy := releaseVersion(t), t.TempDir()
+	for dir, module := range modules {
+		serveModule(t, proxy, dir, module, release)
+	}
+	cached := strings.TrimSpace(output(t, exec.Command("go", "env", "GOMODCACHE")))
+	for _, installed := range []string{"github.com/rehop/rehop/cmd/rehop", "github.com/rehop/rehop/cmd/rehop/demo"} {
+		install := exec.Command("go", "install", "-n", "-modcacherw", installed+"@"+release)
+		install.Dir = t.TempDir()
+		install.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOBIN="+t.TempDir(), "GOMODCACHE="+t.TempDir(), "GOSUMDB=off",
+			// What other modules have is in the cache already, because this test was built with it.
+			"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(cached)+"/cache/download")
+		var out, commands bytes.Buffer
+		install.Stdout, install.Stderr = &out, &commands
+		if err := install.Run(); err != nil {
+			t.Fatalf("%s: %v\n%s", strings.Join(install.Args, " "), err, commands.String())
+		}
+		if !strings.Contains(commands.String(), "@"+release) || !strings.Contains(commands.String(), "/link") {
+			t.Errorf("%s: it would not compile and link %s:\n%s", installed, release, commands.String())
+		}
+	}
+}
+
+// releaseVersion is the version in which cmd/rehop requires the library.
+func releaseVersion(t *testing.T) string {
+	t.Helper()
+	m := sibling.FindStringSubmatch(read(t, "go.mod")[len("module github.com/rehop/rehop/cmd/rehop"):])
+	if m == nil {
+		t.Fatal("go.mod does not require the library")
+	}
+	return m[2]
+}
+
+// serveModule writes a module into the directory of a proxy: the files that git knows, without other modules.
+func serveModule(t *testing.T, proxy, dir, module, version string) {
+	t.Helper()
+	root := filepath.Join("../..", dir)
+	var others []string
+	for _, file := range strings.Fields(output(t, git(root, "ls-files", "--cached", "--others", "--exclude-standard", "*/go.mod"))) {
+		others = append(others, filepath.ToSlash(filepath.Dir(file))+"/")
+	}
+	var archive bytes.Buffer
+	w := zip.NewWriter(&archive)
+	for _, file := range strings.Split(strings.TrimSpace(output(t, git(root, "ls-files", "--cached", "--others", "--exclude-standard"))), "\n") {
+		inOther := slices.ContainsFunc(others, func(other string) bool { return strings.HasPrefix(file, other) })
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if inOther || os.IsNotExist(err) || strings.HasPrefix(file, `"`) { // git quotes names that no module can have
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry, err := w.Create(module + "@" + version + "/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := entry.Write(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(proxy, module, "@v")
+	if err := os.MkdirAll(at, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{
+		"list": []byte(version + "\n"), version + ".info": fmt.Appendf(nil, `{"Version":%q,"Time":"2026-01-01T00:00:00Z"}`, version),
+		version + ".mod": []byte(read(t, filepath.Join(root, "go.mod"))), version + ".zip": archive.Bytes(),
+	} {
+		if err := os.WriteFile(filepath.Join(at, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func git(dir string, args ...string) *exec.Cmd {
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	return cmd
+}
+
+func output(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	var out, fault bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &fault
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, fault.String())
+	}
+	return out.String()
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,66 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/rehop/rehop/cmd/rehop/internal/tty"
+)
+
+// plainLength is how long a demo runs that cannot be ended with a key.
+const plainLength = 20 * time.Second
+
+// Show runs the demo with a user at the terminal, if in and o.Out are one, and returns the sums. If they do not balance, it returns
+// ErrNotBalanced as well.
+func Show(ctx context.Context, in io.Reader, o Options) (Sums, error) {
+	restore := func() error { return nil }
+	if !o.Plain && !o.Quiet {
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		o.Keys, restore = tty.Keys(watching, in)
+	}
+	if o.For == 0 && o.Keys == nil {
+		o.For = plainLength
+	}
+	sums, err := Run(ctx, o)
+	if err = errors.Join(err, restore()); err != nil {
+		return sums, fmt.Errorf("demo: %w", err)
+	}
+	if !sums.Balanced() {
+		return sums, ErrNotBalanced
+	}
+	return sums, nil
+}
+
+// ErrNotBalanced means that a message was lost or handled twice.
+var ErrNotBalanced = errors.New("demo: the sums do not balance: published must be handled + failed, with none lost and none handled twice")
+
+// String returns the sums as a table with a summary below it.
+func (s Sums) String() string {
+	var text bytes.Buffer
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "QUEUE\tPUBLISHED\tHANDLED\tFAILED\tLOST\tTWICE")
+	for _, q := range s.Queues {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\n", q.Queue, q.Published, q.Handled, q.Failed, q.Lost, q.Twice)
+	}
+	_ = w.Flush() // a buffer takes everything
+	balance := "published = handled + failed"
+	if !s.Balanced() {
+		balance = "the sums do not balance"
+	}
+	fmt.Fprintf(&text, "%d messages in %.1f s, %d retries, %d replayed: %s\n", s.Messages, s.Seconds, s.Retries, s.Replayed, balance)
+	return text.String()
+}
+
+// Next is what a user who has seen the demo can try.
+const Next = `
+Next:
+  go install ./cmd/rehop    installs the command rehop
+  rehop init                writes a rehop.yaml; rehop up runs it on the embedded broker
+  docs/quickstart.md        from there to a replayed message
+`
