@@ -37,8 +37,13 @@ type Server struct {
 	// program uses in production. Default: DefaultCompat.
 	Compat Compat
 	// Users can log in, in addition to users that were added while the server ran and are kept in Dir.
-	// Default: guest, as described above.
+	// Default: guest, as described above. As in RabbitMQ, it can be changed and deleted while the server runs, and Dir
+	// keeps that.
 	Users []User
+	// Hosts are the names under which clients reach the HTTP API of package mgmt, in addition to IP addresses, localhost
+	// and the name of this machine: "rehop.example", or "*.rehop.example" for all names below it. Requests for other
+	// hosts are refused, because they can come from web pages whose name points to this machine. Default: none.
+	Hosts []string
 	// TLS makes Serve use TLS. Versions below 1.2 are never used. Clients with a verified certificate can log in with
 	// it (EXTERNAL); the user is its common name. Default: plain TCP.
 	TLS *tls.Config
@@ -53,7 +58,8 @@ type Server struct {
 	// MaxMessage is the largest accepted message body in bytes, at most 512 MiB. A larger one closes the channel.
 	// Default: 16 MiB, as in RabbitMQ 4.
 	MaxMessage int
-	// MaxConnections is how many connections the server accepts. More are closed at once. Default: no limit.
+	// MaxConnections is how many connections the server accepts. More are closed at once. Those of Dial do not count.
+	// Default: no limit.
 	MaxConnections int
 	// MemoryLimit is how many bytes messages, queues, exchanges, bindings and consumers may use, including what the
 	// garbage collector needs. Lower it if other programs need the memory. Above the limit, publishers are blocked.
@@ -185,12 +191,11 @@ func (s *Server) config() (node.Config, error) {
 		MemoryLimit: memoryLimit, MessageCache: cmp.Or(s.MessageCache, min(32<<20, memoryLimit/8)),
 		ConsumerTimeout: max(cmp.Or(s.ConsumerTimeout, 30*time.Minute), 0), Logger: cmp.Or(s.Logger, slog.Default()),
 	}
-	users := s.Users
-	if len(users) == 0 {
-		users = []User{{Name: "guest", Password: "guest", Tags: []string{"administrator"}, LoopbackOnly: true,
-			Permissions: map[string]Permission{"*": Permission(node.Everything())}}}
+	if len(s.Users) == 0 {
+		config.DefaultUser = &node.User{Name: node.DefaultUser, Password: node.DefaultUser, Tags: []string{"administrator"}, LoopbackOnly: true,
+			Permissions: map[string]node.Permission{"*": node.Everything()}}
 	}
-	for _, u := range users {
+	for _, u := range s.Users {
 		config.Users = append(config.Users, u.internal())
 	}
 	var faults []error

@@ -53,7 +53,7 @@ func (e exported) read(t *testing.T, h http.Handler, path string) {
 	t.Helper()
 	request := httptest.NewRequest(http.MethodGet, path, nil)
 	request.SetBasicAuth("guest", "guest")
-	request.RemoteAddr = "127.0.0.1:1" // from where alone guest may come
+	request.Host, request.RemoteAddr = "localhost", "127.0.0.1:1" // from where alone guest may come
 	answer := httptest.NewRecorder()
 	h.ServeHTTP(answer, request)
 	if answer.Code != http.StatusOK {
