@@ -152,7 +152,7 @@ func (g group) allows(tags []string, own bool) bool {
 	return false
 }
 
-// origins are the headers with which browsers say where a request comes from.
+// origins are the headers with which browsers report where a request comes from.
 var origins = []struct {
 	header, value string
 	cross         bool

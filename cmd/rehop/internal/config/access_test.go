@@ -9,7 +9,7 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 )
 
-// What a file says of who may do what, and how much.
+// Users, hosts, TLS and limits, valid and invalid.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	file := parse(t, `

@@ -40,7 +40,7 @@ func TestHealthRoutes(t *testing.T) {
 	for pattern := range routes {
 		answer, there := healthTable[pattern]
 		if !there {
-			t.Errorf("%s is not in the table: say what it answers, and to whom", pattern)
+			t.Errorf("%s is not in the table: add what it answers", pattern)
 		}
 		_, path, _ := strings.Cut(pattern, " ")
 		for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
