@@ -81,7 +81,7 @@ func (w *ward) channel() *amqp.Channel {
 
 // RoundTrip asks the API without a network.
 func (w *ward) RoundTrip(r *http.Request) (*http.Response, error) {
-	r.RemoteAddr = "127.0.0.1:1"
+	r.Host, r.RemoteAddr = "localhost", "127.0.0.1:1"
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
@@ -155,7 +155,7 @@ func (l *lateStatistics) collect() {
 func (l *lateStatistics) write(api http.Handler) {
 	r := httptest.NewRequest(http.MethodGet, "/api/queues/%2F/"+l.queue, nil)
 	r.SetBasicAuth("guest", "guest")
-	r.RemoteAddr = "127.0.0.1:1"
+	r.Host, r.RemoteAddr = "localhost", "127.0.0.1:1"
 	recorder := httptest.NewRecorder()
 	api.ServeHTTP(recorder, r)
 	var figures map[string]any

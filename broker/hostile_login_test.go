@@ -130,8 +130,14 @@ func selfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
 // TLS below 1.2 is refused, even if a configuration allows it.
 func TestHostileTLS(t *testing.T) {
 	certificate, trusted := selfSigned(t)
-	server := &broker.Server{Logger: quiet(), TLS: &tls.Config{MinVersion: tls.VersionTLS10, Certificates: []tls.Certificate{certificate}}}
-	connect := listen(t, server, nil)
+	config := &tls.Config{MinVersion: tls.VersionTLS10, Certificates: []tls.Certificate{certificate}}
+	for name, config := range map[string]*tls.Config{"one config": config, "a config for each client": {GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return config, nil }}} {
+		t.Run(name, func(t *testing.T) { hostileTLS(t, config, trusted) })
+	}
+}
+
+func hostileTLS(t *testing.T, config *tls.Config, trusted *x509.CertPool) {
+	connect := listen(t, &broker.Server{Logger: quiet(), TLS: config}, nil)
 	for version, allowed := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
 		t.Run(tls.VersionName(version), func(t *testing.T) {
 			conn := tls.Client(connect(), &tls.Config{ServerName: "localhost", RootCAs: trusted, MinVersion: version, MaxVersion: version})

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,10 +38,16 @@ type Server struct {
 	// program uses in production. Default: DefaultCompat.
 	Compat Compat
 	// Users can log in, in addition to users that were added while the server ran and are kept in Dir.
-	// Default: guest, as described above.
+	// Default: guest, as described above, also if all users are InProcess. As in RabbitMQ, it can be changed and deleted
+	// while the server runs, and Dir keeps that.
 	Users []User
+	// Hosts are the names under which clients reach the HTTP API of package mgmt, in addition to IP addresses, localhost
+	// and the name of this machine: "rehop.example", or "*.rehop.example" for all names below it. Requests for other
+	// hosts are refused, because they can come from web pages whose name points to this machine. Default: none.
+	Hosts []string
 	// TLS makes Serve use TLS. Versions below 1.2 are never used. Clients with a verified certificate can log in with
-	// it (EXTERNAL); the user is its common name. Default: plain TCP.
+	// it (EXTERNAL); the user is its common name. Set GetConfigForClient to replace certificates while the server runs.
+	// Default: plain TCP.
 	TLS *tls.Config
 	// Name is the name of the node and of the cluster that clients see. Default: "rehop".
 	Name string
@@ -53,7 +60,8 @@ type Server struct {
 	// MaxMessage is the largest accepted message body in bytes, at most 512 MiB. A larger one closes the channel.
 	// Default: 16 MiB, as in RabbitMQ 4.
 	MaxMessage int
-	// MaxConnections is how many connections the server accepts. More are closed at once. Default: no limit.
+	// MaxConnections is how many connections the server accepts. More are closed at once. Those of Dial do not count.
+	// Default: no limit.
 	MaxConnections int
 	// MemoryLimit is how many bytes messages, queues, exchanges, bindings and consumers may use, including what the
 	// garbage collector needs. Lower it if other programs need the memory. Above the limit, publishers are blocked.
@@ -185,12 +193,11 @@ func (s *Server) config() (node.Config, error) {
 		MemoryLimit: memoryLimit, MessageCache: cmp.Or(s.MessageCache, min(32<<20, memoryLimit/8)),
 		ConsumerTimeout: max(cmp.Or(s.ConsumerTimeout, 30*time.Minute), 0), Logger: cmp.Or(s.Logger, slog.Default()),
 	}
-	users := s.Users
-	if len(users) == 0 {
-		users = []User{{Name: "guest", Password: "guest", Tags: []string{"administrator"}, LoopbackOnly: true,
-			Permissions: map[string]Permission{"*": Permission(node.Everything())}}}
+	if !slices.ContainsFunc(s.Users, func(u User) bool { return !u.InProcess }) {
+		config.DefaultUser = &node.User{Name: node.DefaultUser, Password: node.DefaultUser, Tags: []string{"administrator"}, LoopbackOnly: true,
+			Permissions: map[string]node.Permission{"*": node.Everything()}}
 	}
-	for _, u := range users {
+	for _, u := range s.Users {
 		config.Users = append(config.Users, u.internal())
 	}
 	var faults []error
@@ -224,11 +231,25 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return err
 	}
 	if s.TLS != nil {
-		config := s.TLS.Clone()
-		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
-		ln = tls.NewListener(ln, config)
+		ln = tls.NewListener(ln, withoutOldVersions(s.TLS))
 	}
 	return withCorrupt(s.node.Load().Serve(ctx, ln))
+}
+
+// withoutOldVersions returns a copy that allows no version below 1.2, also for clients that get a config of their own.
+func withoutOldVersions(given *tls.Config) *tls.Config {
+	config := given.Clone()
+	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+	if choose := config.GetConfigForClient; choose != nil {
+		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			chosen, err := choose(hello)
+			if err != nil || chosen == nil || chosen.MinVersion >= tls.VersionTLS12 {
+				return chosen, err
+			}
+			return withoutOldVersions(chosen), nil
+		}
+	}
+	return config
 }
 
 // Dial connects to the server within this process, without a network. It has the signature of rehop's Config.Dial, and

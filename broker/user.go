@@ -19,6 +19,9 @@ type User struct {
 	Permissions map[string]Permission
 	// LoopbackOnly allows the login only from this machine. Default: from everywhere.
 	LoopbackOnly bool
+	// InProcess allows the login only within the process, through Server.Dial or a net.Pipe to the HTTP API. The HTTP API
+	// neither shows nor changes such a user. Use it for connections of the program itself. Default: from everywhere.
+	InProcess bool
 	// TopicPermissions are by virtual host and exchange. Default: all routing keys are allowed.
 	TopicPermissions map[string]map[string]TopicPermission
 	// Limits are the limits of the user. Default: no limits.
@@ -55,7 +58,7 @@ type Limits struct {
 }
 
 func (u User) internal() node.User {
-	n := node.User{Name: u.Name, Password: u.Password, Hash: u.Hash, Tags: u.Tags, LoopbackOnly: u.LoopbackOnly, Limits: u.Limits.internal()}
+	n := node.User{Name: u.Name, Password: u.Password, Hash: u.Hash, Tags: u.Tags, LoopbackOnly: u.LoopbackOnly, InProcess: u.InProcess, Limits: u.Limits.internal()}
 	if u.Permissions != nil {
 		n.Permissions = make(map[string]node.Permission)
 	}

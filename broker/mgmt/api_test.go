@@ -49,6 +49,16 @@ func testAPIOf(t testing.TB, server *broker.Server) *testAPI {
 	return &testAPI{t: t, node: engine, server: server, http: web}
 }
 
+// api is another API of the same broker, for tests of its parts.
+func (d *testAPI) api() *api {
+	d.t.Helper()
+	handler, err := Handler(d.server)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return handler.(*api)
+}
+
 // reply is an answer.
 type reply struct {
 	status int

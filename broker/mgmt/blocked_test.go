@@ -47,7 +47,7 @@ func TestBlockedPublishers(t *testing.T) {
 		ask := func(method, path, body string) (*httptest.ResponseRecorder, time.Duration) {
 			r := httptest.NewRequest(method, path, strings.NewReader(body))
 			r.SetBasicAuth("guest", "guest")
-			r.RemoteAddr = "127.0.0.1:1"
+			r.Host, r.RemoteAddr = "localhost", "127.0.0.1:1"
 			w := httptest.NewRecorder()
 			began := time.Now()
 			handler.ServeHTTP(w, r)

@@ -28,6 +28,7 @@ type fields struct {
 // fields reads the body of a request, which must have the required fields.
 func (c *call) fields(limit int64, required ...string) *fields {
 	f := &fields{}
+	c.body = f
 	content, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, limit))
 	var tooLarge *http.MaxBytesError
 	switch {

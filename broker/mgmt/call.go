@@ -1,10 +1,12 @@
 package mgmt
 
 import (
+	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/rehop/rehop/broker/internal/node"
 )
@@ -18,6 +20,7 @@ type call struct {
 	password string
 	values   map[string]string // of the names in the route's pattern
 	vhost    *node.Vhost       // the one in the path; nil: none, or it does not exist
+	body     *fields           // of the request; nil: no handler has read it
 }
 
 func (c *call) path(name string) string { return c.values[name] }
@@ -41,25 +44,28 @@ func (c *call) login() error {
 	if !given {
 		return unauthenticated("No credentials")
 	}
-	c.user, c.password = c.node.Login(name, password), password
+	user, err := c.node.Login(c.peer(), name, password)
+	var throttled *node.ThrottledError
 	switch {
-	case c.user == nil:
-		return unauthenticated("Login failed")
-	case c.user.LoopbackOnly && !c.fromThisMachine():
+	case errors.As(err, &throttled):
+		c.w.Header().Set("Retry-After", strconv.Itoa(int(throttled.Seconds()/time.Second)))
+		return &failure{http.StatusTooManyRequests, "too_many_requests", throttled.Error()}
+	case errors.Is(err, node.ErrLoopbackOnly):
 		return unauthorised("User can only log in via localhost")
-	case !c.has("management", "policymaker", "monitoring", "administrator"):
+	case err != nil:
+		return unauthenticated("Login failed")
+	}
+	c.user, c.password = user, password
+	if !c.has("management", "policymaker", "monitoring", "administrator") {
 		return unauthorised("Not management user")
 	}
 	return nil
 }
 
-// fromThisMachine uses the address of the connection, never a header.
-func (c *call) fromThisMachine() bool {
-	if local, ok := c.r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && (local.Network() == "unix" || local.Network() == "pipe") {
-		return true
-	}
-	peer, err := netip.ParseAddrPort(c.r.RemoteAddr)
-	return err == nil && peer.Addr().Unmap().IsLoopback()
+// peer uses the address of the connection, never a header.
+func (c *call) peer() node.Peer {
+	local, _ := c.r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return node.PeerAt(c.r.RemoteAddr, local)
 }
 
 func (c *call) has(tags ...string) bool {
@@ -143,7 +149,7 @@ func listOf[T any](items func(*node.Vhost) []T, describe func(*call, *node.Vhost
 func ofUser(serve func(*call, *node.User) (any, error)) func(*call) (any, error) {
 	return func(c *call) (any, error) {
 		u := c.node.User(c.path("user"))
-		if u == nil {
+		if u == nil || u.InProcess {
 			return nil, notFound()
 		}
 		return serve(c, u)

@@ -1,8 +1,10 @@
 package mgmt
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -126,10 +128,7 @@ func (c *call) certificates() (any, error) {
 	if err != nil || within < 0 || within > 10_000 || unit == nil {
 		return nil, badRequest("Invalid expiration unit or amount; units are days, weeks, months and years")
 	}
-	if c.server.TLS == nil {
-		return healthy(), nil
-	}
-	for _, pair := range c.server.TLS.Certificates {
+	for _, pair := range serverCertificates(c.server.TLS) {
 		leaf := pair.Leaf
 		if leaf == nil && len(pair.Certificate) > 0 {
 			leaf, _ = x509.ParseCertificate(pair.Certificate[0])
@@ -139,4 +138,27 @@ func (c *call) certificates() (any, error) {
 		}
 	}
 	return healthy(), nil
+}
+
+// serverCertificates returns the certificates that a client is shown which names no host.
+func serverCertificates(config *tls.Config) (all []tls.Certificate) {
+	if config == nil {
+		return nil
+	}
+	conn, other := net.Pipe() // for functions that look at the client's address
+	defer conn.Close()
+	defer other.Close()
+	hello := &tls.ClientHelloInfo{Conn: conn, SupportedVersions: []uint16{tls.VersionTLS13, tls.VersionTLS12}}
+	if config.GetConfigForClient != nil {
+		if chosen, err := config.GetConfigForClient(hello); err == nil && chosen != nil {
+			config = chosen
+		}
+	}
+	all = config.Certificates
+	if config.GetCertificate != nil {
+		if chosen, err := config.GetCertificate(hello); err == nil && chosen != nil {
+			all = append([]tls.Certificate{*chosen}, all...)
+		}
+	}
+	return all
 }

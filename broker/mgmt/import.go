@@ -16,12 +16,7 @@ func (c *call) importDefinitions() (any, error) {
 		return nil, &failure{http.StatusUnsupportedMediaType, "unsupported_media_type", "definitions must come as application/json"}
 	}
 	f := c.fields(maxLargeBody)
-	for _, step := range []struct {
-		key string
-		add func(*fields) error
-	}{{"users", c.importUser}, {"vhosts", c.importVhost}, {"permissions", c.importPermission}, {"topic_permissions", c.importTopicPermission},
-		{"global_parameters", c.importGlobalParameter}, {"parameters", c.importParameter}, {"policies", c.importPolicy}, {"queues", c.importQueue},
-		{"exchanges", c.importExchange}, {"bindings", c.importBinding}} {
+	for _, step := range c.importSteps() {
 		definitions := f.objects(step.key)
 		if f.err != nil {
 			return nil, f.err
@@ -33,6 +28,19 @@ func (c *call) importDefinitions() (any, error) {
 		}
 	}
 	return done, nil
+}
+
+// importStep adds the definitions of one kind.
+type importStep struct {
+	key string
+	add func(*fields) error
+}
+
+// importSteps is the order in which definitions are added: some refer to those before.
+func (c *call) importSteps() []importStep {
+	return []importStep{{"users", c.importUser}, {"vhosts", c.importVhost}, {"permissions", c.importPermission}, {"topic_permissions", c.importTopicPermission},
+		{"global_parameters", c.importGlobalParameter}, {"parameters", c.importParameter}, {"policies", c.importPolicy}, {"queues", c.importQueue},
+		{"exchanges", c.importExchange}, {"bindings", c.importBinding}}
 }
 
 // describe names a definition in an error.

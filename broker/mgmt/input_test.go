@@ -11,6 +11,7 @@ import (
 
 func newRecorder(method, path string) (*httptest.ResponseRecorder, *http.Request) {
 	r := httptest.NewRequest(method, path, nil)
+	r.Host = "localhost"
 	r.SetBasicAuth("guest", "guest")
 	return httptest.NewRecorder(), r
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/access"
 	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/broker/internal/session"
+	"github.com/rehop/rehop/internal/hosts"
 )
 
 // Handler returns a handler for a server: RabbitMQ's HTTP API at /api, and metrics for Prometheus at /metrics. It starts
@@ -24,14 +25,22 @@ import (
 //
 // The API changes a virtual host through AMQP connections of that user, so that the same permissions apply.
 //
+// Requests for hosts that are neither IP addresses nor in Hosts of the server are refused, and so are changes that pages
+// of other sites request. After several wrong passwords, logins from that address are refused for a while. Each change is
+// logged, with the message "audit".
+//
 // Basic authentication does not encrypt passwords: serve the handler only on this machine, or behind TLS. Set
 // ReadHeaderTimeout of the http.Server, so that slow clients cannot keep connections open.
 func Handler(s *broker.Server) (http.Handler, error) {
+	names, err := hosts.New(s.Hosts...)
+	if err != nil {
+		return nil, fmt.Errorf("serve the management API: Hosts: %w", err)
+	}
 	n, err := access.Start(s, nil)
 	if err != nil {
 		return nil, fmt.Errorf("serve the management API: %w", err)
 	}
-	return newAPI(s, n), nil
+	return newAPI(s, n, names), nil
 }
 
 // api has what all requests share.
@@ -40,11 +49,12 @@ type api struct {
 	node       *session.Server
 	routes     []route
 	rates      sampler
+	hosts      *hosts.List
 	protection http.CrossOriginProtection // because browsers also send passwords with requests of other sites
 }
 
-func newAPI(s *broker.Server, n *session.Server) *api {
-	return &api{server: s, node: n, routes: routes(n.Config.Compat)}
+func newAPI(s *broker.Server, n *session.Server, names *hosts.List) *api {
+	return &api{server: s, node: n, routes: routes(n.Config.Compat), hosts: names}
 }
 
 // since reports whether the broker follows this release of RabbitMQ or a later one.

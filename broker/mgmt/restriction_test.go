@@ -123,7 +123,7 @@ func TestOwnConnections(t *testing.T) {
 	d.must(204, "PUT", "/api/user-limits/guest/max-connections", `{"value":0}`)
 	d.must(204, "PUT", "/api/user-limits/guest/max-channels", `{"value":0}`)
 	d.must(201, "PUT", "/api/queues/%2F/q", `{"durable":true}`)
-	c := &call{api: newAPI(d.server, d.node), user: d.node.User("guest"), password: "guest", vhost: d.node.Vhost("/")}
+	c := &call{api: d.api(), user: d.node.User("guest"), password: "guest", vhost: d.node.Vhost("/")}
 	_, c.r = newRecorder("GET", "/")
 	s, err := c.connect()
 	if err != nil {

@@ -3,7 +3,6 @@ package mgmt
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,94 +10,9 @@ import (
 	"github.com/rehop/rehop/broker/internal/node"
 )
 
-// callers of the matrix. All with a name have access to the virtual host "own".
-var callers = []struct {
-	name, password string
-	tags           []string
-}{
-	{"", "", nil},
-	{"admin", "wrong", nil},
-	{"nobody", "secret", nil},
-	{"untagged", "secret", nil},
-	{"stranger", "secret", []string{"impersonator"}},
-	{"manager", "secret", []string{"management"}},
-	{"monitor", "secret", []string{"monitoring"}},
-	{"maker", "secret", []string{"policymaker"}},
-	{"admin", "secret", []string{"administrator"}},
-}
-
-// wanted is whether a user with tags may use a route, in the own virtual host or another.
-func wanted(needs role, tags []string, own bool) bool {
-	is := func(some ...string) bool {
-		return slices.ContainsFunc(some, func(tag string) bool { return slices.Contains(tags, tag) })
-	}
-	if !is("management", "policymaker", "monitoring", "administrator") {
-		return false
-	}
-	switch needs {
-	case anyUser:
-		return true
-	case vhostUser:
-		return own || is("administrator")
-	case vhostUserOrMonitor:
-		return own || is("monitoring", "administrator")
-	case policymaker:
-		return is("administrator") || own && is("policymaker")
-	case monitor, monitorOrSelf: // no test requests its own user
-		return is("monitoring", "administrator")
-	case administrator:
-		return is("administrator")
-	}
-	return false
-}
-
-func TestEveryRouteAsksForItsRole(t *testing.T) {
-	d := newTestAPI(t)
-	for _, rt := range routes(node.Compat(broker.DefaultCompat)) {
-		method, pattern, _ := strings.Cut(rt.pattern, " ")
-		for _, vhost := range []string{"own", "other"} {
-			path := strings.NewReplacer("{vhost}", vhost, "{kind}", "q", "{protocol}", "http", "{", "", "}", "").Replace(pattern)
-			for _, caller := range callers {
-				d.people(t)
-				got := d.as(caller.name, caller.password, method, path, "{}")
-				// What AMQP refuses is refused later, with this text.
-				allowed := got.status != http.StatusUnauthorized || got.reason() == "Access refused."
-				want := wanted(rt.needs, caller.tags, vhost == "own" || !strings.Contains(pattern, "{vhost}"))
-				if allowed != want {
-					t.Errorf("%s %s as %q with tags %q: got %d %s, want it allowed: %v", method, path, caller.name, caller.tags, got.status, got.body, want)
-				}
-				if got.status >= 500 {
-					t.Errorf("%s %s as %q: got %d %s", method, path, caller.name, got.status, got.body)
-				}
-			}
-		}
-	}
-}
-
-// people creates the virtual hosts and users of the matrix, which a request may have deleted.
-func (d *testAPI) people(t *testing.T) {
-	t.Helper()
-	for _, v := range []string{"own", "other"} {
-		if err := d.node.AddVhost(v); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, caller := range callers {
-		if caller.password != "secret" || caller.name == "nobody" {
-			continue
-		}
-		_, err := d.node.EditUser(caller.name, true, func(u *node.User) {
-			u.Tags, u.Password, u.Permissions = caller.tags, caller.password, map[string]node.Permission{"own": node.Everything()}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestARouteWithoutARoleLetsNobodyIn(t *testing.T) {
 	d := newTestAPI(t)
-	c := &call{api: newAPI(d.server, d.node), user: &node.User{Tags: []string{"administrator"}}}
+	c := &call{api: d.api(), user: &node.User{Tags: []string{"administrator"}}}
 	if err := c.permit(0); err == nil {
 		t.Error("a route that declares no role was allowed to an administrator")
 	}
@@ -200,7 +114,7 @@ func TestOthersConnectionsAreNotShown(t *testing.T) {
 	d := newTestAPI(t)
 	d.people(t)
 	// Each request below has a connection of its own for a moment. This one stays.
-	c := &call{api: newAPI(d.server, d.node), user: d.node.User("admin"), password: "secret", vhost: d.node.Vhost("own")}
+	c := &call{api: d.api(), user: d.node.User("admin"), password: "secret", vhost: d.node.Vhost("own")}
 	_, c.r = newRecorder("GET", "/")
 	s, err := c.connect()
 	if err != nil {

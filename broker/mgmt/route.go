@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/internal/hosts"
 )
 
 // route is one method on one path. Its pattern looks like one of http.ServeMux, which does not match a segment that is
@@ -239,6 +240,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *call) answer() (any, error) {
+	if !c.hosts.Allows(c.r.Host) {
+		return nil, &failure{http.StatusMisdirectedRequest, "misdirected_request", hosts.Refusal(c.r.Host)}
+	}
 	if err := c.protection.Check(c.r); err != nil {
 		return nil, &failure{http.StatusForbidden, "forbidden", err.Error()}
 	}
@@ -257,17 +261,23 @@ func (c *call) answer() (any, error) {
 	if name := c.path("vhost"); name != "" {
 		c.vhost = c.node.Vhost(name)
 	}
+	answer, err := c.run(rt)
+	c.audit(rt, err)
+	if err != nil {
+		return nil, err
+	}
+	return c.shape(answer)
+}
+
+// run answers a request if the user may make it.
+func (c *call) run(rt route) (any, error) {
 	if err := c.permit(rt.needs); err != nil {
 		return nil, err
 	}
 	if c.vhost == nil && c.path("vhost") != "" {
 		return nil, notFound()
 	}
-	answer, err := rt.serve(c)
-	if err != nil {
-		return nil, err
-	}
-	return c.shape(answer)
+	return rt.serve(c)
 }
 
 // refuseMethod answers a request without a route: 405 if there is a route with another method.

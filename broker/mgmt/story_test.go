@@ -70,7 +70,7 @@ func TestAQueueIsDescribed(t *testing.T) {
 	d.must(201, "PUT", "/api/queues/%2F/q", `{"durable":true,"arguments":{"x-single-active-consumer":true}}`)
 	d.must(201, "PUT", "/api/policies/%2F/p", `{"pattern":"^q","definition":{"max-length":10},"apply-to":"queues"}`)
 	_, r := newRecorder("GET", "/")
-	c := &call{api: newAPI(d.server, d.node), user: d.node.User("guest"), password: "guest", vhost: d.node.Vhost("/"), r: r}
+	c := &call{api: d.api(), user: d.node.User("guest"), password: "guest", vhost: d.node.Vhost("/"), r: r}
 	s, err := c.connect()
 	if err != nil {
 		t.Fatal(err)

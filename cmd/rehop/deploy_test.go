@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,7 +54,7 @@ func (e exported) read(t *testing.T, h http.Handler, path string) {
 	t.Helper()
 	request := httptest.NewRequest(http.MethodGet, path, nil)
 	request.SetBasicAuth("guest", "guest")
-	request.RemoteAddr = "127.0.0.1:1" // from where alone guest may come
+	request.Host, request.RemoteAddr = "localhost", "127.0.0.1:1" // from where alone guest may come
 	answer := httptest.NewRecorder()
 	h.ServeHTTP(answer, request)
 	if answer.Code != http.StatusOK {
@@ -297,7 +298,8 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// The unit and the image start, with or without a broker in the file, and the users of the file can log in from other machines.
+// The unit and the image start, with or without a broker in the file, and the users of the file can log in from other machines. If the file
+// has none, guest can log in to the unit's broker, which is for this machine alone, and an administrator to that of the image.
 func TestCommandLines(t *testing.T) {
 	t.Setenv("SHOP_PASSWORD", "secret")
 	another := &broker.Server{Logger: slog.New(slog.DiscardHandler)}
@@ -314,6 +316,7 @@ func TestCommandLines(t *testing.T) {
 	const listen = "listen: {amqp: '127.0.0.1:0', management: '127.0.0.1:0', http: '127.0.0.1:0'}\nflows: {work: {target: {command: 'true'}}}\n"
 	files := map[string]string{
 		"own":     listen + "users: {shop: '${SHOP_PASSWORD}'}\n",
+		"nobody":  listen,
 		"another": listen + "broker: amqp://guest:guest@" + listener.Addr().String() + "/\n",
 	}
 	lines := map[string][]string{"unit": unitArguments(t), "image": imageArguments(t)}
@@ -327,13 +330,29 @@ func TestCommandLines(t *testing.T) {
 					}
 					return
 				}
-				client, err := rehop.Open(t.Context(), rehop.Config{URL: strings.Replace(report.AMQP, "guest:guest", "shop:secret", 1), Logger: slog.New(slog.DiscardHandler)})
+				logins := map[string]*url.Userinfo{"unit own": url.UserPassword("shop", "secret"), "image own": url.UserPassword("shop", "secret"),
+					"unit nobody": url.UserPassword("guest", "guest"), "image nobody": url.UserPassword("admin", report.Login.Password)}
+				at, err := url.Parse(report.AMQP)
+				if err != nil {
+					t.Fatal(err)
+				}
+				open := func(user *url.Userinfo) (*rehop.Client, error) {
+					return rehop.Open(t.Context(), rehop.Config{URL: (&url.URL{Scheme: "amqp", User: user, Host: "127.0.0.1:" + at.Port(), Path: "/"}).String(), Logger: slog.New(slog.DiscardHandler)})
+				}
+				client, err := open(logins[line+" "+kind])
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer client.Close(t.Context())
 				if err := client.Publish(t.Context(), rehop.Message{Key: "work"}); err != nil {
 					t.Error(err)
+				}
+				if line == "unit" && kind == "nobody" {
+					return
+				}
+				if other, err := open(url.UserPassword("guest", "guest")); err == nil {
+					t.Error("guest can log in")
+					_ = other.Close(t.Context())
 				}
 			})
 		}

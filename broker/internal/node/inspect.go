@@ -1,11 +1,8 @@
 package node
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/rehop/rehop/internal/wire"
@@ -36,31 +33,24 @@ func (n *Node) DiskFree() (free int64, ok bool) {
 	return free, err == nil
 }
 
-// Login returns the user if the password is right, otherwise nil. It takes the same time if the user does not exist.
-func (n *Node) Login(name, password string) *User {
-	u := n.User(name)
-	if u == nil {
-		nobody := User{Hash: strings.Repeat("A", base64.StdEncoding.EncodedLen(4+sha256.Size))}
-		nobody.knows(password)
-		return nil
-	}
-	if !u.knows(password) {
-		return nil
-	}
-	return u
-}
-
 // EditUser changes a user in one step, or creates it if it does not exist and create is set. edit must not call the node.
 func (n *Node) EditUser(name string, create bool, edit func(*User)) (created bool, err error) {
 	n.mu.Lock()
 	old := n.users[name]
-	if old == nil && !create {
+	switch {
+	case old == nil && !create:
 		n.mu.Unlock()
 		return false, fmt.Errorf("no user %q", name)
+	case old != nil && old.InProcess:
+		n.mu.Unlock()
+		return false, old.isPrivate()
 	}
-	u := &User{Name: name}
+	u := &User{Name: name, LoopbackOnly: name == DefaultUser}
 	if old != nil {
 		u = old.clone()
+		if u.initial {
+			u.given, u.initial = false, false // from now on it is a user like others, and on disk
+		}
 	}
 	if u.Permissions == nil {
 		u.Permissions = make(map[string]Permission)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rehop/rehop/broker/internal/queue"
 	"github.com/rehop/rehop/broker/internal/store"
+	"github.com/rehop/rehop/broker/internal/throttle"
 )
 
 // Config is the configuration of a node. Every field has a value.
@@ -27,6 +28,8 @@ type Config struct {
 	Version string
 	// Users in addition to those that were added while running and are kept in Dir.
 	Users []User
+	// DefaultUser exists until somebody changes or deletes it. Nil: there is none.
+	DefaultUser *User
 	// FrameMax and ChannelMax are offered to clients.
 	FrameMax   int
 	ChannelMax int
@@ -79,6 +82,8 @@ type Node struct {
 	steps          atomic.Uint64 // of dead letters
 	permissions    atomic.Uint64 // number of changes of permissions
 	clients        Clients
+	logins         *throttle.Logins
+	throttled      sparseLog
 
 	mu         sync.Mutex
 	vhosts     map[string]*Vhost
@@ -111,7 +116,7 @@ type Clients interface {
 // Open starts a node with the data in its directory. It calls attach before anything happens.
 func Open(c Config, attach func(*Node) Clients) (*Node, error) {
 	n := &Node{Config: c, Log: c.Logger, began: time.Now(), vhosts: make(map[string]*Vhost), users: make(map[string]*User),
-		globals: make(map[string]json.RawMessage)}
+		globals: make(map[string]json.RawMessage), logins: throttle.New()}
 	n.Counters.letters, n.Counters.queues = make(map[DeadLetters]uint64), make(map[queue.Type]queue.Totals)
 	n.budget.Limit = c.MessageCache
 	n.MemoryUse.percent = heapPercent()
@@ -139,15 +144,12 @@ func Open(c Config, attach func(*Node) Clients) (*Node, error) {
 // seed creates what every broker has.
 func (n *Node) seed() error {
 	for _, u := range n.Config.Users {
-		// Configured users are never on disk, and replace those that are: the configuration decides.
-		ready, err := u.ready()
-		if err != nil {
+		if err := n.seedUser(u, false); err != nil {
 			return err
 		}
-		ready.given = true
-		n.mu.Lock()
-		n.users[u.Name] = ready
-		n.mu.Unlock()
+	}
+	if err := n.seedDefault(); err != nil {
+		return err
 	}
 	return n.AddVhost("/")
 }

@@ -31,7 +31,19 @@ type User struct {
 	TopicPermissions map[string]map[string]TopicPermission `json:"topic_permissions,omitempty"`
 	// Limits of connections and channels. They are not changed in place.
 	Limits Limits `json:"limits,omitempty"`
-	given  bool   // by the configuration, and never on disk
+	// InProcess users can log in only within the process, and the HTTP API does not show them.
+	InProcess bool `json:"-"`
+	given     bool // by the configuration, and never on disk
+	initial   bool // the default user, until somebody changes it
+}
+
+// DefaultUser is the name of the user that a broker without configured users begins with. As in RabbitMQ, everybody knows
+// its password, so it can log in only from this machine.
+const DefaultUser = "guest"
+
+// isPrivate is the error of a change to a user that exists only within the process.
+func (u *User) isPrivate() error {
+	return fmt.Errorf("user %q is for connections within the broker's process, and cannot be changed", u.Name)
 }
 
 // Permission is what a user may do with resources whose names match.
@@ -93,13 +105,15 @@ func (u *User) clone() *User {
 	return &c
 }
 
-// Users returns copies of all users, by name.
+// Users returns copies of all users, by name, except those that exist only within the process.
 func (n *Node) Users() []*User {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all := byName(n.users)
-	for i, u := range all {
-		all[i] = u.clone()
+	var all []*User
+	for _, u := range byName(n.users) {
+		if !u.InProcess {
+			all = append(all, u.clone())
+		}
 	}
 	return all
 }
@@ -125,16 +139,60 @@ func (u *User) ready() (*User, error) {
 // DeleteUser removes a user and closes the user's connections.
 func (n *Node) DeleteUser(name string) error {
 	n.mu.Lock()
-	_, there := n.users[name]
-	delete(n.users, name)
-	mark := n.define(change{removed: []string{userKey(name)}})
-	n.mu.Unlock()
-	if !there {
-		return fmt.Errorf("no user %q", name)
+	u := n.users[name]
+	if u == nil || u.InProcess {
+		n.mu.Unlock()
+		if u == nil {
+			return fmt.Errorf("no user %q", name)
+		}
+		return u.isPrivate()
 	}
+	delete(n.users, name)
+	gone := change{removed: []string{userKey(name)}}
+	if name == DefaultUser {
+		gone.key, gone.value = defaultUserKey, defaultUserState{Deleted: true} // the next start does not create it again
+	}
+	mark := n.define(gone)
+	n.mu.Unlock()
 	n.permissionsChanged()
 	n.clients.CloseConnections(fmt.Sprintf("user '%s' is deleted", name), func(user string, _ *Vhost) bool { return user == name })
 	return n.kept(mark)
+}
+
+// defaultUserState is what is kept on disk of the default user.
+type defaultUserState struct {
+	Deleted bool `json:"deleted"`
+}
+
+// defaultUserKey is the key of its definition.
+const defaultUserKey = "default-user"
+
+// seedDefault creates the default user, unless it was changed or deleted while the broker ran.
+func (n *Node) seedDefault() error {
+	u := n.Config.DefaultUser
+	if u == nil || n.User(u.Name) != nil {
+		return nil
+	}
+	if n.Store != nil {
+		var state defaultUserState
+		if err := restoreOne(n.Store.Definitions(), defaultUserKey, &state); err != nil || state.Deleted {
+			return err
+		}
+	}
+	return n.seedUser(*u, true)
+}
+
+// seedUser adds a user of the configuration. It is never on disk, and replaces one that is: the configuration decides.
+func (n *Node) seedUser(u User, initial bool) error {
+	ready, err := u.ready()
+	if err != nil {
+		return err
+	}
+	ready.given, ready.initial = true, initial
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.users[u.Name] = ready
+	return nil
 }
 
 // defineUser logs a user. The node is locked.

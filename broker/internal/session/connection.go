@@ -38,6 +38,8 @@ type Connection struct {
 	vhost      *node.Vhost
 	access     *node.Access
 	own        bool // used by the broker itself
+	peer       node.Peer
+	unlogged   bool // its end is not logged
 
 	stage       stage
 	opened      atomic.Bool                    // the handshake is over
@@ -68,6 +70,7 @@ func newConnection(n *Server, conn net.Conn) *Connection {
 	c.reader = wire.NewReader(c.poller, n.Config.Compat.SmallestFrame())
 	c.routes = newRouteCache()
 	c.Name = fmt.Sprintf("%s -> %s", conn.RemoteAddr(), conn.LocalAddr())
+	c.peer = node.PeerOf(conn.RemoteAddr())
 	return c
 }
 
@@ -128,7 +131,7 @@ func (c *Connection) awaitHangup() {
 func (c *Connection) log(err error) {
 	var x *node.Exception
 	switch {
-	case err == nil, errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+	case err == nil, c.unlogged, errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 		return
 	case errors.As(err, &x) && x.Code == wire.ConnectionForced:
 		c.node.Log.Info("connection closed", "connection", c.Name, "user", c.User, "reason", x.Text)

@@ -79,8 +79,12 @@ func (ch *Channel) deleteExchange(m *wire.ExchangeDelete) error {
 	if err := ch.conn.access.Check(node.Configure, "exchange", name); err != nil {
 		return err
 	}
+	there := v.Exchange(name) != nil
 	if err := v.DeleteExchange(name, m.IfUnused); err != nil {
 		return err
+	}
+	if there {
+		ch.audit("delete exchange", name)
 	}
 	return ch.reply(m.NoWait, &wire.ExchangeDeleteOK{})
 }
@@ -286,7 +290,9 @@ func (ch *Channel) purgeQueue(m *wire.QueuePurge) error {
 	if err != nil {
 		return err
 	}
-	return ch.reply(m.NoWait, &wire.QueuePurgeOK{MessageCount: uint32(q.Purge())})
+	messages := q.Purge()
+	ch.audit("purge queue", q.Name, "messages", messages)
+	return ch.reply(m.NoWait, &wire.QueuePurgeOK{MessageCount: uint32(messages)})
 }
 
 func (ch *Channel) deleteQueue(m *wire.QueueDelete) error {
@@ -306,6 +312,9 @@ func (ch *Channel) deleteQueue(m *wire.QueueDelete) error {
 	}
 	if !missing(err) {
 		return err
+	}
+	if err == nil && !q.Exclusive { // exclusive queues end with their connection anyway
+		ch.audit("delete queue", name, "messages", messages)
 	}
 	return ch.reply(m.NoWait, &wire.QueueDeleteOK{MessageCount: uint32(messages)})
 }

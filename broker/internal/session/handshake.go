@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"runtime"
 	"strconv"
 	"strings"
@@ -123,19 +122,23 @@ func (c *Connection) login(mechanism string, response []byte) (user string, err 
 		user, password = node.TextField(t, "LOGIN"), node.TextField(t, "PASSWORD")
 	case "EXTERNAL":
 		user = c.certificateName()
-		if u := c.node.User(user); user == "" || u == nil || u.LoopbackOnly && !fromLoopback(c.conn) {
+		if u := c.node.User(user); user == "" || u == nil || !c.peer.Admits(u) {
 			return user, refused
 		}
 		return user, nil
 	default:
 		return "", refuseWith(wire.IDConnectionStartOK, wire.CommandInvalid, "unsupported authentication mechanism '%s'", mechanism)
 	}
-	u := c.node.Login(user, password)
-	if u == nil {
-		return user, refused
-	}
-	if u.LoopbackOnly && !fromLoopback(c.conn) {
+	_, err = c.node.Login(c.peer, user, password)
+	var throttled *node.ThrottledError
+	switch {
+	case errors.As(err, &throttled):
+		c.unlogged = true // the node has logged it, with a limited rate
+		return user, refuseWith(wire.IDConnectionStartOK, wire.AccessRefused, "Login was refused using authentication mechanism %s: %s", mechanism, throttled)
+	case errors.Is(err, node.ErrLoopbackOnly):
 		return user, refuseWith(wire.IDConnectionStartOK, wire.AccessRefused, "Login was refused using authentication mechanism %s: user '%s' can only connect via localhost", mechanism, user)
+	case err != nil:
+		return user, refused
 	}
 	return user, nil
 }
@@ -146,18 +149,6 @@ func (c *Connection) certificateName() string {
 		return state.VerifiedChains[0][0].Subject.CommonName
 	}
 	return ""
-}
-
-// fromLoopback uses the address of the client. A pipe within the process has none.
-func fromLoopback(conn net.Conn) bool {
-	switch a := conn.RemoteAddr().(type) {
-	case *net.TCPAddr:
-		return a.IP.IsLoopback()
-	case *net.UnixAddr:
-		return true
-	default:
-		return a.Network() == "pipe"
-	}
 }
 
 func (n *Server) serverProperties() wire.Table {

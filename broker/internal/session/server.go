@@ -29,6 +29,7 @@ type Server struct {
 
 	mu          sync.Mutex
 	connections map[*Connection]struct{}
+	fromNetwork int // how many of them are not from within the process, and so count for MaxConnections
 	replies     map[string]*replies
 	listeners   []net.Listener
 	closing     bool
@@ -195,10 +196,13 @@ func (n *Server) join(c *Connection) error {
 		return errors.New("the broker is closing")
 	case n.failed != nil:
 		return n.failed
-	case n.Config.MaxConnections > 0 && len(n.connections) >= n.Config.MaxConnections:
-		return fmt.Errorf("the broker has %d connections, which is its limit", len(n.connections))
+	case !c.peer.InProcess() && n.Config.MaxConnections > 0 && n.fromNetwork >= n.Config.MaxConnections:
+		return fmt.Errorf("the broker has %d connections, which is its limit", n.fromNetwork)
 	}
 	n.connections[c] = struct{}{}
+	if !c.peer.InProcess() {
+		n.fromNetwork++
+	}
 	return nil
 }
 
@@ -206,6 +210,9 @@ func (n *Server) part(c *Connection) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.connections, c)
+	if !c.peer.InProcess() {
+		n.fromNetwork--
+	}
 }
 
 // randomName returns a name like those of RabbitMQ: a prefix and 22 characters that cannot be guessed.

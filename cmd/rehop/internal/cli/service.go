@@ -218,6 +218,9 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 	row("broker", report.AMQP)
 	row("broker", strings.Join(report.Broker, ", "))
 	row("management", report.Management)
+	if report.Login != nil {
+		row("login", report.Login.String())
+	}
 	if report.Memory {
 		row("data", "in memory, lost at the end")
 	}

@@ -51,7 +51,7 @@ func TestUsersAndBodies(t *testing.T) {
 		t.Errorf("got %+v and %d, want %+v and 64 MiB", file.Users, file.MaxBody, want)
 	}
 	for text, want := range map[string]string{
-		"users: {guest: a}":                          "user guest always exists",
+		"users: {guest: a}":                          "user guest is the one",
 		"users: {shop: }":                            `user "shop" has no password`,
 		"users: {shop: '${SHOP}'}":                   "the environment has no SHOP",
 		"users: {shop: {password: a, tags: [king]}}": `"king" must be one of administrator`,

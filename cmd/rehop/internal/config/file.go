@@ -29,8 +29,12 @@ type File struct {
 	// Data is the directory of the embedded broker.
 	Data   string
 	Listen Listen
-	// Users are users of the embedded broker, in addition to guest.
+	// Hosts are names under which the HTTP listeners are reached, in addition to IP addresses, localhost and the name of the machine.
+	Hosts []string
+	// Users are users of the embedded broker. Without them, guest can log in from this machine.
 	Users []User
+	// Limits are limits of the embedded broker.
+	Limits Limits
 	// RabbitMQ is the release whose rules the embedded broker follows.
 	RabbitMQ broker.Compat
 	// MaxBody is the largest body in bytes that is published, and that the embedded broker accepts.
@@ -51,17 +55,11 @@ type Listen struct {
 	AMQP       string // of the embedded broker
 	Management string // of its management API
 	HTTP       string // of health and metrics
+	TLS        ListenTLS
 }
 
 // TLS names files for connections to the broker.
 type TLS struct{ CA, Cert, Key string }
-
-// User is a user of the embedded broker with all permissions.
-type User struct {
-	Name, Password string
-	// Tags are the user's rights in the management API.
-	Tags []string
-}
 
 // largestBody is the most that any broker accepts.
 const largestBody = 512 << 20
@@ -153,9 +151,11 @@ func (r *reader) file(root *yaml.Node, f *File) {
 		},
 		"data": r.text(&f.Data),
 		"listen": func(n *yaml.Node) {
-			r.mapping(n, "listen", keys{"amqp": r.text(&f.Listen.AMQP), "management": r.text(&f.Listen.Management), "http": r.text(&f.Listen.HTTP)})
+			r.mapping(n, "listen", keys{"amqp": r.text(&f.Listen.AMQP), "management": r.text(&f.Listen.Management), "http": r.text(&f.Listen.HTTP), "tls": r.listenTLS(&f.Listen.TLS)})
 		},
+		"hosts":      r.hosts(&f.Hosts),
 		"users":      func(n *yaml.Node) { r.users(n, f) },
+		"limits":     r.limits(&f.Limits),
 		"rabbitmq":   value(r, &f.RabbitMQ, "a release of RabbitMQ", "a release of RabbitMQ whose rules rehop knows: 3.10, 3.13, 4.0 or 4.3", broker.ParseCompat),
 		"max-body":   r.bytes(&f.MaxBody),
 		"queue-type": choice(r, &f.QueueType, layout.Quorum, layout.Classic),
@@ -164,9 +164,14 @@ func (r *reader) file(root *yaml.Node, f *File) {
 		"flows":      func(n *yaml.Node) { r.flows(n, f) },
 		"outboxes":   func(n *yaml.Node) { r.outboxes(n, f) },
 	})
-	for _, key := range []string{"data", "users", "rabbitmq"} {
+	for _, key := range []string{"data", "users", "limits", "rabbitmq"} {
 		if _, given := at.keys[key]; given && len(f.Broker) > 0 {
 			r.fault(at.at(key), "%s is for the embedded broker, which is not started because broker names another one", key)
+		}
+	}
+	for _, user := range r.withoutPassword {
+		if f.Listen.TLS.ClientCA == "" { // otherwise the user can have a certificate
+			r.fault(user, "user %q has no password; write ${NAME} and set NAME in the environment", user.Value)
 		}
 	}
 	if _, given := at.keys["max-body"]; given && (f.MaxBody < 1 || f.MaxBody > largestBody) {
@@ -206,22 +211,21 @@ func (r *reader) users(n *yaml.Node, f *File) {
 				r.text(&u.Password)(value)
 			}
 		} else {
-			r.mapping(value, fmt.Sprintf("user %q", name), keys{"password": r.text(&u.Password), "tags": r.words(&u.Tags, "administrator", "monitoring", "policymaker", "management")})
+			r.mapping(value, fmt.Sprintf("user %q", name), r.userKeys(&u))
 		}
 		switch {
 		case name == localUser:
-			r.fault(key, "user %s always exists, and can log in only from this machine; choose another name", localUser)
+			r.fault(key, "user %s is the one that exists if there are no users here, and can log in only from this machine; choose another name", localUser)
+		case name == InternalUser:
+			r.fault(key, "user %s is for the flows of this process; choose another name", InternalUser)
 		case len(name) > 255:
 			r.fault(key, "the name of a user has %d bytes; AMQP allows 255", len(name))
 		case u.Password == "":
-			r.fault(key, "user %q has no password; write ${NAME} and set NAME in the environment", name)
+			r.withoutPassword = append(r.withoutPassword, key)
 		}
 		f.Users = append(f.Users, u)
 	})
 }
-
-// localUser is the user that every embedded broker has.
-const localUser = "guest"
 
 // exchanges reads exchanges by name: a type, or a mapping, or nothing.
 func (r *reader) exchanges(n *yaml.Node, f *File) {

@@ -21,6 +21,8 @@ type reader struct {
 	notes  Faults
 	// flowsAt are the positions of the flows, in their order.
 	flowsAt []places
+	// withoutPassword are the names of users that have none.
+	withoutPassword []*yaml.Node
 }
 
 func (r *reader) fault(at *yaml.Node, format string, args ...any) {

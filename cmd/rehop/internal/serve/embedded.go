@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
+	"sync"
 
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/broker/mgmt"
@@ -16,24 +19,17 @@ type Embedded struct {
 	Data string
 	// AMQP and Management are the addresses on which it listens. Empty: it does not listen.
 	AMQP, Management string
-	// Users can log in from everywhere, guest only from this machine.
+	// Users can log in from everywhere. Without them see Login.
 	Users []config.User
 	// RabbitMQ is the release whose rules it follows. 0: the default of the broker.
 	RabbitMQ broker.Compat
 	// MaxBody is the largest body that it accepts. 0: the default of the broker.
 	MaxBody int
 
-	server *broker.Server
-}
-
-// users are the given users and, for tools on this machine, guest.
-func (e *Embedded) users() []broker.User {
-	all := map[string]broker.Permission{"*": {Configure: ".*", Write: ".*", Read: ".*"}}
-	users := []broker.User{{Name: "guest", Password: "guest", Tags: []string{"administrator"}, Permissions: all, LoopbackOnly: true}}
-	for _, u := range e.Users {
-		users = append(users, broker.User{Name: u.Name, Password: u.Password, Tags: u.Tags, Permissions: all})
-	}
-	return users
+	server   *broker.Server
+	inside   *inside // the management API for this process
+	once     sync.Once
+	password string
 }
 
 // brokerFailure is why the embedded broker has failed, or nil.
@@ -58,49 +54,100 @@ func (r *run) brokerDone() <-chan struct{} {
 // startBroker starts the broker. Call the end that it returns even if it returns an error.
 func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
 	e := r.Embedded
-	e.server = &broker.Server{Dir: e.Data, Compat: e.RabbitMQ, MaxMessage: e.MaxBody, Users: e.users(), Logger: r.Logger}
-	r.report.Data, r.report.Memory = e.Data, e.Data == ""
-	if err := e.server.Start(); err != nil {
-		return nil, fmt.Errorf("start the broker in %s: %w", e.Data, err)
+	var ends closers
+	end = func() error { return ends.close() }
+	amqp, err := listen(e.AMQP, "AMQP", config.ListenerAMQP)
+	if err != nil {
+		return end, fmt.Errorf("%w; or use the running broker with --broker", err)
 	}
-	ends := closers{func() error {
+	ends = append(ends, closing(amqp))
+	management, err := listen(e.Management, "the management API", config.ListenerManagement)
+	if err != nil {
+		return end, err
+	}
+	ends = append(ends, closing(management))
+	if err := r.openBroker(amqp, management); err != nil {
+		return end, err
+	}
+	ends = append(ends, func() error {
 		if err := e.server.Close(); r.brokerFailure() == nil {
 			return err
 		}
 		return nil // the failure was reported
-	}}
-	end = func() error { return ends.close() }
+	})
 	r.serving.Go(func() {
 		<-e.server.Done()
 		if err := r.brokerFailure(); err != nil {
 			r.fail(fmt.Errorf("the embedded broker has failed: %w", err))
 		}
 	})
-	if e.AMQP != "" {
-		listener, err := listen(e.AMQP, "AMQP", "amqp")
-		if err != nil {
-			return end, fmt.Errorf("%w; or use the running broker with --broker", err)
-		}
-		r.report.AMQP = "amqp://guest:guest@" + listener.Addr().String() + "/"
+	handler, err := mgmt.Handler(e.server)
+	if err != nil {
+		return end, fmt.Errorf("start the management API: %w", err)
+	}
+	e.inside = newInside()
+	_, closeInside := r.serve(e.inside, "the management API within the process", handler, nil)
+	ends = append(ends, closeInside)
+	if login := r.report.Login; login.LocalOnly && !e.inside.accepts(ctx, login.User, login.Password) {
+		*login = Login{} // somebody has changed or deleted guest
+	}
+	if amqp != nil {
+		r.report.AMQP = r.report.Login.url(amqp, e.server.TLS != nil)
 		// Longer than ctx: other programs can publish while the flows are drained.
 		r.serving.Go(func() {
-			err := e.server.Serve(context.WithoutCancel(ctx), listener)
+			err := e.server.Serve(context.WithoutCancel(ctx), amqp)
 			if e.server.Err() == nil && err != nil && !r.ending.Load() {
 				r.fail(fmt.Errorf("serve AMQP: %w", err))
 			}
 		})
 	}
-	if e.Management != "" {
-		handler, err := mgmt.Handler(e.server)
-		if err != nil {
-			return end, fmt.Errorf("start the management API: %w", err)
-		}
-		at, closing, err := r.serve(e.Management, "the management API", "management", handler)
+	if management != nil {
+		encryption, err := r.listenerTLS(config.ListenerManagement, "h2", "http/1.1")
 		if err != nil {
 			return end, err
 		}
+		at, closing := r.serve(management, "the management API", handler, encryption)
 		r.report.Management = at
 		ends = append(ends, closing)
 	}
 	return end, nil
+}
+
+// openBroker opens the directory of the broker, which serves nobody yet.
+func (r *run) openBroker(amqp, management net.Listener) error {
+	e := r.Embedded
+	users, login, err := e.users(amqp, management)
+	if err != nil {
+		return err
+	}
+	encryption, err := r.listenerTLS(config.ListenerAMQP)
+	if err != nil {
+		return err
+	}
+	limits := r.file.Limits
+	e.server = &broker.Server{Dir: e.Data, Compat: e.RabbitMQ, MaxMessage: e.MaxBody, Users: users, Hosts: r.hosts(e.Management), TLS: encryption, Logger: r.Logger,
+		MemoryLimit: int64(limits.Memory), DiskReserve: int64(limits.DiskReserve), MaxConnections: limits.Connections, ChannelMax: limits.Channels}
+	r.report.Data, r.report.Memory, r.report.Login = e.Data, e.Data == "", &login
+	if err := e.server.Start(); err != nil {
+		return fmt.Errorf("start the broker in %s: %w", e.Data, err)
+	}
+	if login.Password != "" && login.PasswordFile != "" {
+		r.Logger.Info("a user was created for the first login", "user", login.User, "password_file", login.PasswordFile)
+	}
+	return nil
+}
+
+// url is the URL of the broker, with a password only if everybody knows it.
+func (l *Login) url(at net.Listener, encrypted bool) string {
+	u := url.URL{Scheme: "amqp", Host: at.Addr().String(), Path: "/"}
+	if encrypted {
+		u.Scheme = "amqps"
+	}
+	switch {
+	case l.LocalOnly:
+		u.User = url.UserPassword(l.User, l.Password)
+	case l.User != "":
+		u.User = url.User(l.User)
+	}
+	return u.String()
 }

@@ -2,19 +2,47 @@ package serve
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/cmd/rehop/internal/flow"
+	"github.com/rehop/rehop/internal/hosts"
 )
 
 func (r *run) startHTTP(t *telemetry) (end func() error, err error) {
+	handler, err := r.healthHandler(t.metrics)
+	if err != nil {
+		return nil, err
+	}
+	encryption, err := r.listenerTLS(config.ListenerHTTP, "h2", "http/1.1")
+	if err != nil {
+		return nil, err
+	}
+	listener, err := listen(r.HTTP, "health and metrics", config.ListenerHTTP)
+	if err != nil {
+		return nil, err
+	}
+	r.report.HTTP, end = r.serve(listener, "health and metrics", handler, encryption)
+	return end, nil
+}
+
+// healthRoutes are the routes of health and metrics, which need no login.
+func (r *run) healthRoutes(metrics http.Handler) map[string]http.Handler {
+	return map[string]http.Handler{"GET /healthz": http.HandlerFunc(r.healthz), "GET /readyz": http.HandlerFunc(r.readyz), "GET /metrics": metrics}
+}
+
+// healthHandler serves these routes, for the hosts that the program is reached by.
+func (r *run) healthHandler(metrics http.Handler) (http.Handler, error) {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", r.healthz)
-	mux.HandleFunc("GET /readyz", r.readyz)
-	mux.Handle("GET /metrics", t.metrics)
-	at, end, err := r.serve(r.HTTP, "health and metrics", "http", mux)
-	r.report.HTTP = at
-	return end, err
+	for pattern, handler := range r.healthRoutes(metrics) {
+		mux.Handle(pattern, handler)
+	}
+	names, err := hosts.New(r.hosts(r.HTTP)...)
+	if err != nil {
+		return nil, fmt.Errorf("serve health and metrics: %w", err)
+	}
+	return names.Handler(mux), nil
 }
 
 // healthz reports that the process is alive, unless its broker has failed, which only a restart can fix.

@@ -3,11 +3,13 @@ package serve
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"reflect"
 	"slices"
@@ -50,6 +52,7 @@ type Service struct {
 type Report struct {
 	AMQP       string       `json:"amqp,omitempty"`       // URL of the embedded broker
 	Management string       `json:"management,omitempty"` // URL of its management API
+	Login      *Login       `json:"login,omitempty"`      // how to log in to both
 	Broker     []string     `json:"broker,omitempty"`     // URLs of another broker, without passwords
 	HTTP       string       `json:"http,omitempty"`       // URL of health and metrics
 	Data       string       `json:"data,omitempty"`       // directory of the embedded broker
@@ -135,7 +138,7 @@ func (s Service) Run(ctx context.Context) (err error) {
 // connect is how the flows reach their broker.
 func (r *run) connect(f *config.File) (rehop.Config, error) {
 	if r.Embedded != nil {
-		return rehop.Config{Dial: r.Embedded.server.Dial}, nil
+		return rehop.Config{Dial: r.Embedded.server.Dial, Credentials: r.Embedded.credentials}, nil
 	}
 	settings, err := r.Connect(f)
 	if err == nil {
@@ -248,6 +251,8 @@ func (r *run) warnOfRestart(file *config.File) {
 	needs("listen", r.file.Listen, file.Listen)
 	needs("data", r.file.Data, file.Data)
 	needs("users", r.file.Users, file.Users)
+	needs("hosts", r.file.Hosts, file.Hosts)
+	needs("limits", r.file.Limits, file.Limits)
 	if r.Embedded != nil {
 		needs("broker", r.file.Broker, file.Broker)
 		needs("rabbitmq", r.file.RabbitMQ, file.RabbitMQ)
@@ -280,28 +285,39 @@ func (r *run) drain() error {
 	return nil
 }
 
-// serve serves HTTP on an address until the end that it returns is called. what is its name in errors, and key that of the setting for
-// the address.
-func (r *run) serve(address, what, key string, handler http.Handler) (at string, end func() error, err error) {
-	listener, err := listen(address, what, key)
-	if err != nil {
-		return "", nil, err
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+// serve serves HTTP until the end that it returns is called. what is its name in errors.
+func (r *run) serve(listener net.Listener, what string, handler http.Handler, encryption *tls.Config) (at string, end func() error) {
+	server := &http.Server{Handler: handler, TLSConfig: encryption, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(r.Logger.Handler(), slog.LevelWarn)}
+	at = "http://" + listener.Addr().String()
+	accept := server.Serve
+	if encryption != nil {
+		at = "https://" + listener.Addr().String()
+		accept = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	}
 	r.serving.Go(func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := accept(listener); !errors.Is(err, http.ErrServerClosed) {
 			r.fail(fmt.Errorf("serve %s: %w", what, err))
 		}
 	})
-	return "http://" + listener.Addr().String(), func() error {
+	return at, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
 			return server.Close()
 		}
 		return nil
-	}, nil
+	}
+}
+
+// hosts are the names under which a listener with an address is reached: those of the file, and the one in the address.
+func (r *run) hosts(address string) []string {
+	names := slices.Clone(r.file.Hosts)
+	host, _, err := net.SplitHostPort(address)
+	if _, notIP := netip.ParseAddr(host); err == nil && host != "" && notIP != nil {
+		names = append(names, host)
+	}
+	return names
 }
 
 func (r *run) fail(err error) {
@@ -311,10 +327,27 @@ func (r *run) fail(err error) {
 	}
 }
 
+// listen listens on an address, or returns nil if it is empty.
 func listen(address, what, key string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen for %s: %w; choose another address with --listen-%s, or listen.%s in the file", what, err, key, key)
 	}
 	return listener, nil
+}
+
+// closing closes a listener if nobody has done it.
+func closing(listener net.Listener) func() error {
+	return func() error {
+		if listener == nil {
+			return nil
+		}
+		if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	}
 }

@@ -196,7 +196,9 @@ func (r *run) watchQueues(ctx context.Context) {
 // overview returns how to list the queues of the current broker. Management is empty if that is not possible.
 func (r *run) overview() (admin.Config, settings, error) {
 	if r.Embedded != nil {
-		return admin.Config{Dial: r.Embedded.server.Dial, Management: r.report.Management}, settings{management: r.report.Management}, nil
+		e := r.Embedded
+		const within = "http://localhost" // whatever the address of the management API is
+		return admin.Config{Dial: e.server.Dial, Management: within, HTTP: e.inside.client(), Credentials: e.credentials}, settings{management: within}, nil
 	}
 	at, client, err := r.Management(r.file)
 	if err != nil || at == "" {
