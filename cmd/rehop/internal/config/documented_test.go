@@ -21,7 +21,6 @@ func TestDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const odd = "qqqqqqqqqqqqqqqqqqqqqqqq: 1"
 	keys := make(map[string]bool)
 	for _, text := range []string{
 		"%", "tls: {%}", "listen: {%}", "users: {a: {%}}", "exchanges: {a: {%}}", "flows: {a: {%}}", "flows: {a: {retry: {%}}}", "flows: {a: {rate: {%}}}", "flows: {a: {layout: {%}}}",

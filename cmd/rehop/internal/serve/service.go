@@ -137,11 +137,7 @@ func (r *run) connect(f *config.File) (rehop.Config, error) {
 	if r.Embedded != nil {
 		return rehop.Config{Dial: r.Embedded.server.Dial}, nil
 	}
-	settings, err := r.Connect(f)
-	if err == nil {
-		r.Logger.Info("using an external broker; no embedded broker is started", "broker", withoutPasswords(settings.URLs))
-	}
-	return settings, err
+	return r.Connect(f)
 }
 
 func withoutPasswords(urls []string) []string {
