@@ -59,7 +59,7 @@ func TestFollowDocuments(t *testing.T) {
 	}
 }
 
-// step is a command of a document. The comment behind it may say what it prints; "soon" means that this takes a while.
+// step is a command of a document. The comment behind it can have what it prints; "soon" means that this takes a while.
 type step struct {
 	line    int
 	command string
@@ -179,7 +179,7 @@ func (f *follower) follow(s step) {
 	}
 }
 
-// start starts a service, and waits until it prints what the document says.
+// start starts a service, and waits until it prints what is in the document.
 func (f *follower) start(s step) {
 	f.t.Helper()
 	if s.prints == "" {

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// addressKeys are the keys that say where the broker is, and who may log in.
+// addressKeys are the keys for where the broker is, and who may log in.
 var addressKeys = []string{"broker", "management", "tls", "listen", "users"}
 
 // Addresses reads only where the broker of a file is, and who may log in. Clients use it: errors in the other parts of the file, such as secrets

@@ -184,7 +184,7 @@ func TestParse(t *testing.T) {
 	check("the same text", again, f)
 }
 
-// A file without keys is an error: nobody writes one on purpose. One that says that there is nothing is a broker without flows.
+// A file without keys is an error: nobody writes one on purpose. One with an empty mapping is a broker without flows.
 func TestParseNothing(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"{}", "flows: {}", "x-mine: 1"} {
