@@ -79,6 +79,9 @@ func (a *Admin) Delayed(ctx context.Context, queue string) (int, error) {
 	asking, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	f, err := a.management.figures(asking, from.source)
+	if missing(err) {
+		return 0, fmt.Errorf("%w: %q", ErrNoQueue, from.source)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("look at queue %q: %w", from.source, err)
 	}

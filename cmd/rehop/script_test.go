@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -97,6 +98,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			// A script that forgets to start a broker must not find one of this machine.
 			env.Setenv("REHOP_BROKER", "amqp://127.0.0.1:1/")
+			env.Setenv("REHOP_MANAGEMENT", "none")
 			env.Setenv("TZ", "UTC")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector lets each program end a second late
 			env.Values[bodiesKey{}] = make(chan string, 1000)
@@ -131,6 +133,7 @@ func startBroker(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("REHOP_BROKER", "amqp://guest:guest@"+amqp.Addr().String()+"/")
 	ts.Setenv("REHOP_MANAGEMENT", "http://"+api.Addr().String())
 	ts.Setenv("MANAGEMENT_HOST", api.Addr().String())
+	ts.Setenv("BROKER_HOST", amqp.Addr().String())
 	ts.Defer(func() {
 		if err := errors.Join(web.Close(), server.Close()); err != nil {
 			ts.Logf("close the broker: %v", err)
@@ -538,7 +541,7 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 	var report struct{ AMQP, Management, HTTP string }
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &report))
 	ts.Setenv("REHOP_BROKER", report.AMQP)
-	ts.Setenv("REHOP_MANAGEMENT", report.Management)
+	ts.Setenv("REHOP_MANAGEMENT", cmp.Or(report.Management, "none"))
 	ts.Setenv("REHOP_HTTP", report.HTTP)
 }
 

@@ -49,7 +49,11 @@ deletes the queue after ten minutes. It puts as much load on the broker as it ca
 }
 
 func (b *benching) run(ctx context.Context) (err error) {
-	b.Mode, b.URLs, b.ConnectTimeout = load.Mode(b.mode), b.urls(), b.reach.connectTimeout
+	at, err := b.addresses()
+	if err != nil {
+		return err
+	}
+	b.Mode, b.URLs, b.ConnectTimeout = load.Mode(b.mode), at.broker, b.reach.connectTimeout
 	if err := b.Validate(); err != nil {
 		return usage("%w", err)
 	}
@@ -63,6 +67,7 @@ func (b *benching) run(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 	}
+	b.notice("putting load on %s", at.shownBroker()) // which may not be the broker that the user has in mind
 	result, err := b.measure(ctx)
 	if _, away := errors.AsType[*load.UnreachableError](err); away {
 		return unreachable(err)

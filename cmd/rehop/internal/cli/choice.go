@@ -34,6 +34,11 @@ func (ch *choice) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&ch.older, "older", 0, "only failures that are older than this duration, as in 90m; messages without a time are left out")
 }
 
+// isSet reports whether the flags select some of the messages.
+func (ch *choice) isSet() bool {
+	return len(ch.ids)+len(ch.kinds)+len(ch.headers) > 0 || ch.text+ch.key+ch.since+ch.before != "" || ch.younger != 0 || ch.older != 0
+}
+
 func (ch *choice) filter(now time.Time) (admin.Filter, error) {
 	f := admin.Filter{IDs: ch.ids, Text: ch.text, Key: ch.key}
 	for _, kind := range ch.kinds {

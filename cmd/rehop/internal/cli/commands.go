@@ -5,9 +5,11 @@ import "github.com/spf13/cobra"
 // commands are all commands; help lists them by name.
 func (c *command) commands() []*cobra.Command {
 	return []*cobra.Command{
+		c.initialize(),
 		c.up(),
 		c.run(),
 		c.check(),
+		c.schema(),
 		c.publish(),
 		c.tail(),
 		c.queues(),

@@ -42,7 +42,7 @@ func (c *command) connect(ctx context.Context, config rehop.Config) (*rehop.Clie
 	if s := lost.Load(); s != nil && s.Err != nil {
 		err = s.Err
 	}
-	return nil, errors.Join(c.notConnected(err), closed)
+	return nil, errors.Join(c.reach.at.notConnected(err), closed)
 }
 
 const closeLimit = 10 * time.Second

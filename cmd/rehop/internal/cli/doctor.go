@@ -53,7 +53,7 @@ The exit code is 3 if there is a finding above the severity info.`,
 			defer a.Close()
 			findings, err := a.Doctor(cmd.Context(), o)
 			if err != nil {
-				return explain(err)
+				return c.explain(err)
 			}
 			return c.printFindings(worstFirst(append(findings, inDatabase...)), all)
 		},
@@ -109,6 +109,9 @@ func (c *command) printFindings(findings admin.Findings, all bool) error {
 	return found("%s", counted(len(bad), "finding"))
 }
 
+// severityColours are the colours of findings.
+var severityColours = map[admin.Severity]string{admin.Critical: red, admin.Warning: yellow, admin.Info: cyan}
+
 func (c *command) printEach(findings admin.Findings) error {
 	if c.json {
 		if findings == nil {
@@ -121,11 +124,7 @@ func (c *command) printEach(findings admin.Findings) error {
 	}
 	var out strings.Builder
 	for _, f := range findings {
-		severity := string(f.Severity)
-		if f.Severity == admin.Critical {
-			severity = c.red(severity)
-		}
-		fmt.Fprintf(&out, "%s %s: %s\n    found: %s\n    why: %s\n    fix: %s\n\n", severity, f.ID, c.bold(plain(fmt.Sprint(f.Object))),
+		fmt.Fprintf(&out, "%s %s: %s\n    found: %s\n    why: %s\n    fix: %s\n\n", c.coded(severityColours[f.Severity], string(f.Severity)), f.ID, c.bold(plain(fmt.Sprint(f.Object))),
 			plain(f.Found), plain(f.Why), plain(f.Fix))
 	}
 	return c.printf("%s", out.String())
@@ -140,5 +139,10 @@ func (c *command) printChecks() error {
 	for _, a := range ailments {
 		rows = append(rows, []string{a.ID, string(a.Severity), a.Why})
 	}
-	return c.printTable([]string{"ID", "AT WORST", "WHY IT MATTERS"}, rows)
+	return c.print(table{heading: []string{"ID", "AT WORST", "WHY IT MATTERS"}, rows: rows, colour: func(row, column int) string {
+		if column != 1 {
+			return ""
+		}
+		return severityColours[ailments[row].Severity]
+	}})
 }

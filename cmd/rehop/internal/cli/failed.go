@@ -25,7 +25,7 @@ type desk struct {
 func (c *command) failed() *cobra.Command {
 	return group("failed", "List, show, replay, discard, export and import failed messages",
 		`After its last attempt a message goes to the failed queue of its queue. These commands take the name of the queue, not that of the failed queue:
-rehop failed ls orders lists the messages in orders.failed. The orphan queue rehop.orphans has messages whose queue was deleted, and the unrouted queue rehop.unrouted has unroutable messages; use these
+rehop failed ls orders lists the messages in orders.failed. (They understand the name of the failed queue, too.) The orphan queue rehop.orphans has messages whose queue was deleted, and the unrouted queue rehop.unrouted has unroutable messages; use these
 names as queue.
 
 With --config, a queue has the layout of the flow that consumes it, so one file can have flows of different layouts. With --layout, all queues have that layout.
@@ -44,14 +44,35 @@ func (c *command) newDesk(cmd *cobra.Command) *desk {
 	return d
 }
 
-// open connects, and returns the filter for the messages.
-func (d *desk) open(ctx context.Context, queues ...string) (*admin.Admin, admin.Filter, error) {
+// open connects, and returns the queue that is meant by a name, and the filter for its messages.
+func (d *desk) open(ctx context.Context, name string) (*admin.Admin, string, admin.Filter, error) {
 	filter, err := d.choice.filter(time.Now())
 	if err != nil {
-		return nil, filter, err
+		return nil, "", filter, err
 	}
-	a, err := d.openQueues(ctx, d.layout, queues...)
-	return a, filter, err
+	a, queue, err := d.openFailed(ctx, d.layout, name)
+	return a, queue, filter, err
+}
+
+// openFailed connects, and returns the queue that is meant by a name: users also type that of its failed queue, which they see in the broker's
+// own tools.
+func (c *command) openFailed(ctx context.Context, l layoutChoice, name string) (*admin.Admin, string, error) {
+	of, err := c.layoutsOf(l, name)
+	if err != nil {
+		return nil, "", err
+	}
+	a, err := c.openAdmin(ctx, of)
+	if err != nil {
+		return nil, "", err
+	}
+	owner := of.ownerOf(name)
+	if owner == "" {
+		return a, name, nil
+	}
+	if _, err := a.Queue(ctx, name); !errors.Is(err, admin.ErrNoQueue) {
+		return a, name, nil // it has a failed queue of its own
+	}
+	return a, owner, nil
 }
 
 func (c *command) failedList() *cobra.Command {
@@ -69,16 +90,16 @@ failed messages. For that it needs the management API, whose figures are some se
 			if limit < 1 {
 				return usage("--limit %d must be positive", limit)
 			}
-			a, filter, err := d.open(cmd.Context(), args...)
+			if len(args) == 0 {
+				return d.listQueues(cmd.Context())
+			}
+			a, queue, filter, err := d.open(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			defer a.Close()
-			if len(args) == 0 {
-				return explain(d.listQueues(cmd.Context(), a))
-			}
-			d.noteDelayed(cmd.Context(), a, args[0])
-			return explain(d.list(cmd.Context(), a, args[0], limit, filter))
+			d.noteDelayed(cmd.Context(), a, queue)
+			return d.explain(d.list(cmd.Context(), a, queue, limit, filter))
 		},
 	}
 	d = c.newDesk(cmd)
@@ -118,10 +139,23 @@ func (d *desk) list(ctx context.Context, a *admin.Admin, queue string, limit int
 	if err := d.printMessages(messages); err != nil {
 		return err
 	}
-	if more {
-		d.notice("there are more; use --limit to list more")
+	if !more {
+		return d.printf("\n%s\n", counted(len(messages), "failed message"))
 	}
-	return nil
+	d.notice("there are more; use --limit to list more")
+	return d.printf("\n%s of %s\n", strconv.Itoa(len(messages)), d.total(ctx, a, queue))
+}
+
+// total is how many failed messages a queue has. With a filter only those that match are listed, which only a look at all of them could count.
+func (d *desk) total(ctx context.Context, a *admin.Admin, queue string) string {
+	q, err := a.Queue(ctx, queue)
+	switch {
+	case err != nil:
+		return "more failed messages" // of a queue that no subscription consumes
+	case d.choice.isSet():
+		return fmt.Sprintf("those that match, among %s", counted(q.Failed, "failed message"))
+	}
+	return counted(q.Failed, "failed message")
 }
 
 // printMessages prints a table. On a narrow terminal a message has two lines, of which the second is cut off.
@@ -131,9 +165,9 @@ func (d *desk) printMessages(messages []admin.Message) error {
 		for _, m := range messages {
 			rows = append(rows, []string{when(m.FailedAt), m.ID, dash(string(m.Kind)), strconv.Itoa(m.Attempts)})
 		}
-		return d.printTableWith([]string{"FAILED", "ID", "KIND", "ATTEMPTS"}, rows, func(row int) string {
+		return d.print(table{heading: []string{"FAILED", "ID", "KIND", "ATTEMPTS"}, rows: rows, below: func(row int) string {
 			return shorten("    "+plain(dash(messages[row].Key)+"  "+messages[row].Error), d.Width)
-		})
+		}})
 	}
 	for _, m := range messages {
 		rows = append(rows, []string{when(m.FailedAt), m.ID, dash(m.Key), dash(string(m.Kind)), strconv.Itoa(m.Attempts), shorten(m.Error, 80)})
@@ -150,10 +184,18 @@ type failedCount struct {
 	Failed int    `json:"failed"`
 }
 
-func (d *desk) listQueues(ctx context.Context, a *admin.Admin) error {
-	o, err := a.Queues(ctx)
+func (d *desk) listQueues(ctx context.Context) error {
+	if d.choice.isSet() {
+		return usage("flags that select messages need a queue, as in rehop failed ls orders --kind timeout")
+	}
+	a, err := d.openQueues(ctx, d.layout)
 	if err != nil {
 		return err
+	}
+	defer a.Close()
+	o, err := a.Queues(ctx)
+	if err != nil {
+		return d.explain(err)
 	}
 	counts := []failedCount{}
 	for _, q := range o.Queues {
@@ -170,11 +212,16 @@ func (d *desk) listQueues(ctx context.Context, a *admin.Admin) error {
 	if len(some) == 0 {
 		return d.printf("none\n")
 	}
-	var rows [][]string
+	list, total := table{heading: []string{"QUEUE", "FAILED"}}, 0
 	for _, count := range some {
-		rows = append(rows, []string{count.Queue, strconv.Itoa(count.Failed)})
+		list.rows = append(list.rows, []string{count.Queue, strconv.Itoa(count.Failed)})
+		total += count.Failed
 	}
-	return d.printTable([]string{"QUEUE", "FAILED"}, rows)
+	list.counts(1, red)
+	if err := d.print(list); err != nil {
+		return err
+	}
+	return d.printf("\n%s\n", counted(total, "failed message"))
 }
 
 func (c *command) failedShow() *cobra.Command {
@@ -185,8 +232,8 @@ func (c *command) failedShow() *cobra.Command {
 		Long:  `Show prints failed messages with their error, headers and body, and leaves them in the failed queue. rehop failed ls lists the ids.`,
 		Args:  needs("queue", "id…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			queue, ids := args[0], args[1:]
-			a, err := c.openQueues(cmd.Context(), chosen, queue)
+			ids := args[1:]
+			a, queue, err := c.openFailed(cmd.Context(), chosen, args[0])
 			if err != nil {
 				return err
 			}
@@ -194,7 +241,7 @@ func (c *command) failedShow() *cobra.Command {
 			c.noteDelayed(cmd.Context(), a, queue)
 			messages, err := a.Failed(cmd.Context(), queue, showLimit, admin.Filter{IDs: ids})
 			if err != nil {
-				return explain(err)
+				return c.explain(err)
 			}
 			if err := c.show(messages); err != nil {
 				return err

@@ -30,20 +30,20 @@ func (c *command) failedExport() *cobra.Command {
 base64. rehop failed import reads the file.`,
 		Args: needs("queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, filter, err := d.open(cmd.Context(), args[0])
+			a, queue, filter, err := d.open(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			defer a.Close()
-			d.noteDelayed(cmd.Context(), a, args[0])
+			d.noteDelayed(cmd.Context(), a, queue)
 			if file == "" {
 				lines := &harmlessLines{to: c.Out}
-				_, err := a.Export(cmd.Context(), args[0], lines, filter)
-				return explain(err)
+				_, err := a.Export(cmd.Context(), queue, lines, filter)
+				return c.explain(err)
 			}
-			n, err := d.exportTo(cmd.Context(), a, args[0], file, filter)
+			n, err := d.exportTo(cmd.Context(), a, queue, file, filter)
 			if err != nil {
-				return explain(err)
+				return c.explain(err)
 			}
 			return c.count("exported", n)
 		},
@@ -188,7 +188,7 @@ exist and accept messages.`,
 			n, err := a.Import(cmd.Context(), lines)
 			bar.end()
 			c.whereImportEnded(skip, n, err)
-			return errors.Join(explain(interruption(cmd.Context(), err)), c.count("imported", n))
+			return errors.Join(c.explain(interruption(cmd.Context(), err)), c.count("imported", n))
 		},
 	}
 	chosen.addFlags(cmd.Flags())
@@ -257,7 +257,7 @@ func (c *command) previewImport(ctx context.Context, in io.Reader, of queueLayou
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return usage("%w", explain(err))
+		return usage("%w", c.explain(err))
 	case c.json:
 		return c.printJSON(moved{Done: n, DryRun: true})
 	}

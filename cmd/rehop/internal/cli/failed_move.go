@@ -46,9 +46,9 @@ each copy before the original is removed: a replay that is interrupted or killed
 are replayed twice.`,
 		Args: needs("queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.run(cmd.Context(), args[0], "replayed", func(ctx context.Context, a *admin.Admin, o admin.Options) (admin.Progress, error) {
+			return m.run(cmd.Context(), args[0], "replayed", func(ctx context.Context, a *admin.Admin, queue string, o admin.Options) (admin.Progress, error) {
 				o.DropHeaders = drop
-				return a.Replay(ctx, args[0], o)
+				return a.Replay(ctx, queue, o)
 			})
 		},
 	}
@@ -69,17 +69,17 @@ them first and asks, or needs --yes. It removes no more than it has counted, and
 that has failed since.`,
 		Args: needs("queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.run(cmd.Context(), args[0], "discarded", func(ctx context.Context, a *admin.Admin, o admin.Options) (admin.Progress, error) {
-				n, err := m.count(ctx, a, args[0], o.Filter)
+			return m.run(cmd.Context(), args[0], "discarded", func(ctx context.Context, a *admin.Admin, queue string, o admin.Options) (admin.Progress, error) {
+				n, err := m.count(ctx, a, queue, o.Filter)
 				if err != nil || n.Messages == 0 {
 					return admin.Progress{}, err
 				}
-				if err := c.agree(ctx, yes, fmt.Sprintf("discard %s of %q permanently", counted(n.Messages, "failed message"), args[0])); err != nil {
+				if err := c.agree(ctx, yes, fmt.Sprintf("discard %s of %q permanently", counted(n.Messages, "failed message"), queue)); err != nil {
 					return admin.Progress{}, err
 				}
 				m.limit = n.Messages
 				o.Limit, o.Filter = m.limit, o.Filter.UpTo(n)
-				return a.Discard(ctx, args[0], o)
+				return a.Discard(ctx, queue, o)
 			})
 		},
 	}
@@ -89,21 +89,21 @@ that has failed since.`,
 	return cmd
 }
 
-func (m *moving) run(ctx context.Context, queue, verb string, move func(context.Context, *admin.Admin, admin.Options) (admin.Progress, error)) error {
+func (m *moving) run(ctx context.Context, name, verb string, move func(context.Context, *admin.Admin, string, admin.Options) (admin.Progress, error)) error {
 	if m.limit < 0 || m.rate < 0 {
 		return usage("--limit and --rate must not be negative")
 	}
-	a, filter, err := m.open(ctx, queue)
+	a, queue, filter, err := m.open(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
 	m.noteDelayed(ctx, a, queue)
 	if m.dryRun {
-		return explain(m.preview(ctx, a, queue, verb, filter))
+		return m.explain(m.preview(ctx, a, queue, verb, filter))
 	}
 	bar, limit := m.progressOf(verb), m.limit
-	done, err := move(ctx, a, admin.Options{Filter: filter, Limit: m.limit, Rate: m.rate, Progress: func(p admin.Progress) {
+	done, err := move(ctx, a, queue, admin.Options{Filter: filter, Limit: m.limit, Rate: m.rate, Progress: func(p admin.Progress) {
 		bar.show(int64(p.Done), int64(m.expected(p)))
 	}})
 	bar.end()
@@ -119,7 +119,7 @@ func (m *moving) run(ctx context.Context, queue, verb string, move func(context.
 	case away(err):
 		m.notice("the connection was lost, but no message; %s", again(limit, done.Done))
 	}
-	return explain(err)
+	return m.explain(err)
 }
 
 // again returns how to continue with the rest of the messages.

@@ -64,7 +64,7 @@ until it is replayed (rehop failed replay) or skipped (rehop held skip).`,
 				return fmt.Errorf("%w; start a process that handles them", err)
 			}
 			if err != nil {
-				return explainHeld(err)
+				return c.explainHeld(err)
 			}
 			return c.printHeld(messages[:min(limit, len(messages))], total)
 		},
@@ -103,7 +103,13 @@ func (c *command) printHeld(messages []admin.Held, total int) error {
 		}
 		rows = append(rows, []string{dash(m.Key), m.ID, state, strconv.Itoa(m.Attempts), dash(string(m.Kind)), shorten(m.Error, 80)})
 	}
-	if err := c.printTable([]string{"KEY", "ID", "NEXT ATTEMPT", "ATTEMPTS", "KIND", "ERROR"}, rows); err != nil {
+	list := table{heading: []string{"KEY", "ID", "NEXT ATTEMPT", "ATTEMPTS", "KIND", "ERROR"}, rows: rows, colour: func(row, column int) string {
+		if column == 2 && messages[row].Blocks {
+			return red
+		}
+		return ""
+	}}
+	if err := c.print(list); err != nil {
 		return err
 	}
 	if total > len(messages) {
@@ -127,7 +133,7 @@ next attempt, it goes to the failed queue. The process that handles the queue's 
 			defer a.Close()
 			for i, id := range args[1:] {
 				if err := a.Skip(cmd.Context(), args[0], id); err != nil {
-					return fmt.Errorf("%w (%s sent before)", explainHeld(err), counted(i, "request"))
+					return fmt.Errorf("%w (%s sent before)", c.explainHeld(err), counted(i, "request"))
 				}
 			}
 			return c.printf("sent %s\n", counted(len(args)-1, "request"))
@@ -136,9 +142,9 @@ next attempt, it goes to the failed queue. The process that handles the queue's 
 }
 
 // explainHeld adds what to do about an error.
-func explainHeld(err error) error {
+func (c *command) explainHeld(err error) error {
 	if errors.Is(err, admin.ErrNoQueue) {
 		return err
 	}
-	return explain(err)
+	return c.explain(err)
 }

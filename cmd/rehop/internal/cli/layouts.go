@@ -65,7 +65,7 @@ func (c *command) layoutsOf(l layoutChoice, queues ...string) (queueLayouts, err
 	c.reach.adopt(file)
 	all := flowLayouts(file)
 	for _, queue := range queues {
-		if !all.know(queue) {
+		if !all.know(queue) && all.ownerOf(queue) == "" {
 			return all, usage("%s has no flow with the queue %q", l.file, queue)
 		}
 	}
@@ -96,4 +96,23 @@ func (q queueLayouts) know(queue string) bool {
 		}
 	}
 	return false
+}
+
+// ownerOf returns the queue whose failed queue has this name, or "" if no queue has such a failed queue, or several share it.
+func (q queueLayouts) ownerOf(failed string) string {
+	for queue, of := range q.byQueue {
+		if l := layouts.Must(of); l.FailedQueue(queue) == failed && l.FailedQueue(failed) != failed {
+			return queue
+		}
+	}
+	if q.usual == nil || q.know(failed) {
+		return ""
+	}
+	l := layouts.Must(q.usual)
+	for end := 1; end < len(failed) && l.FailedQueue(failed) != failed; end++ {
+		if l.FailedQueue(failed[:end]) == failed {
+			return failed[:end]
+		}
+	}
+	return ""
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
-	"text/tabwriter"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -73,48 +72,6 @@ var login = regexp.MustCompile(`://[^\s"/?#@]*:[^\s"]*@`)
 // redacted is a text without passwords. Errors quote what was typed in the wrong place.
 func redacted(text string) string { return login.ReplaceAllString(text, "://***@") }
 
-// printTable prints rows below a heading, without control characters.
-func (c *command) printTable(heading []string, rows [][]string) error {
-	return c.printTableWith(heading, rows, nil)
-}
-
-// printSection prints an empty line and a table, unless there are no rows.
-func (c *command) printSection(heading []string, rows [][]string) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	if err := c.printf("\n"); err != nil {
-		return err
-	}
-	return c.printTable(heading, rows)
-}
-
-// printTableWith prints a table in which each row is followed by a line below it.
-func (c *command) printTableWith(heading []string, rows [][]string, below func(row int) string) error {
-	var text bytes.Buffer
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{heading}, rows...) {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = plain(cell)
-		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	var out strings.Builder
-	row := -1 // the heading
-	for line := range strings.Lines(text.String()) {
-		out.WriteString(strings.TrimRight(line, " \n") + "\n")
-		if below != nil && row >= 0 {
-			out.WriteString(below(row) + "\n")
-		}
-		row++
-	}
-	return c.printf("%s", out.String())
-}
-
 func (c *command) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
@@ -138,7 +95,7 @@ func plain(text string) string {
 // faint, bold and red format a text if colours can be used.
 func (c *command) faint(text string) string { return c.coded("2", text) }
 func (c *command) bold(text string) string  { return c.coded("1", text) }
-func (c *command) red(text string) string   { return c.coded("31", text) }
+func (c *command) red(text string) string   { return c.coded(red, text) }
 
 func (c *command) coded(code, text string) string {
 	if !c.coloured() {

@@ -69,7 +69,7 @@ requeues them, to count those of each queue. This can delay these messages by as
 			}
 			o, err := overviewOf(cmd.Context(), a, names, waiting)
 			if err != nil {
-				return explain(err)
+				return c.explain(err)
 			}
 			if c.json {
 				return c.printJSON(o)
@@ -138,7 +138,10 @@ func (c *command) printOverview(o overview) error {
 	for _, q := range o.Queues {
 		rows = append(rows, []string{q.Name, dash(q.Type), strconv.Itoa(q.Ready), number(q.Unacked), number(q.Waiting), strconv.Itoa(q.Failed), strconv.Itoa(q.Consumers)})
 	}
-	if err := c.printTable([]string{"QUEUE", "TYPE", "READY", "UNACKED", "WAITING", "FAILED", "CONSUMERS"}, rows); err != nil {
+	list := table{heading: []string{"QUEUE", "TYPE", "READY", "UNACKED", "WAITING", "FAILED", "CONSUMERS"}, rows: rows}
+	list.counts(4, yellow)
+	list.counts(5, red)
+	if err := c.print(list); err != nil {
 		return err
 	}
 	for _, q := range o.Queues {
@@ -152,17 +155,29 @@ func (c *command) printOverview(o overview) error {
 			rows = append(rows, []string{w.Name, strconv.Itoa(w.Messages)})
 		}
 	}
-	if err := c.printSection([]string{"WAITS IN", "MESSAGES"}, rows); err != nil {
+	waits := table{heading: []string{"WAITS IN", "MESSAGES"}, rows: rows}
+	waits.counts(1, yellow)
+	if err := c.printSection(waits); err != nil {
 		return err
 	}
 	rows = nil
 	for _, r := range o.Recovered {
 		rows = append(rows, []string{r.Name, strconv.Itoa(r.Messages)})
 	}
-	if err := c.printSection([]string{"RECOVERED IN", "MESSAGES"}, rows); err != nil || o.Orphans == nil {
+	recovered := table{heading: []string{"RECOVERED IN", "MESSAGES"}, rows: rows}
+	recovered.counts(1, red)
+	if err := c.printSection(recovered); err != nil || o.Orphans == nil {
 		return err
 	}
-	return c.printf("\norphans %d, unrouted %d\n", *o.Orphans, *o.Unrouted)
+	return c.printf("\norphans %s, unrouted %s\n", c.alarming(*o.Orphans), c.alarming(*o.Unrouted))
+}
+
+// alarming is a number that should be zero.
+func (c *command) alarming(n int) string {
+	if n == 0 {
+		return "0"
+	}
+	return c.red(strconv.Itoa(n))
 }
 
 func number(n *int) string {

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -18,7 +17,6 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
-	"github.com/rehop/rehop/internal/rabbit"
 )
 
 // reach is the flags for the broker. URLs can have passwords, so they are never the default of a flag, which help would show.
@@ -27,6 +25,7 @@ type reach struct {
 	ca, cert, key      string
 	connectTimeout     time.Duration
 	file               *config.File // has the defaults of flags and environment; nil: there is none
+	at                 addresses    // what the command has found, for its errors
 }
 
 const (
@@ -36,8 +35,8 @@ const (
 )
 
 func (r *reach) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&r.broker, "broker", "", "URL of the broker, or several with commas between them (default $"+envBroker+", else a broker on this machine)")
-	flags.StringVar(&r.management, "management", "", "URL of the broker's management API (default $"+envManagement+")")
+	flags.StringVar(&r.broker, "broker", "", "URL of the broker, or several with commas between them (default $"+envBroker+", else that of rehop.yaml, else this machine)")
+	flags.StringVar(&r.management, "management", "", `URL of the broker's management API, "none" for none (default $`+envManagement+", else that of rehop.yaml, else port 15672 of the broker)")
 	flags.StringVar(&r.ca, "tls-ca", "", "file with the certificates that sign the broker's (default the system's)")
 	flags.StringVar(&r.cert, "tls-cert", "", "file with this client's certificate")
 	flags.StringVar(&r.key, "tls-key", "", "file with the key of that certificate")
@@ -50,20 +49,6 @@ func (r *reach) adopt(file *config.File) {
 	if r.ca == "" && r.cert == "" && r.key == "" {
 		r.ca, r.cert, r.key = file.TLS.CA, file.TLS.Cert, file.TLS.Key
 	}
-}
-
-func (c *command) urls() []string {
-	given := c.namedBroker()
-	if given == "" && c.reach.file != nil && len(c.reach.file.Broker) > 0 {
-		return c.reach.file.Broker
-	}
-	var urls []string
-	for one := range strings.SplitSeq(cmp.Or(given, localBroker), ",") {
-		if one = strings.TrimSpace(one); one != "" {
-			urls = append(urls, one)
-		}
-	}
-	return urls
 }
 
 // namedBroker is the broker of the command line or the environment, or "".
@@ -99,31 +84,20 @@ func (r *reach) tlsConfig() (*tls.Config, error) {
 }
 
 func (c *command) clientConfig() (rehop.Config, error) {
+	at, err := c.addresses()
+	if err != nil {
+		return rehop.Config{}, err
+	}
+	c.reach.at = at
 	encryption, err := c.reach.tlsConfig()
 	if err != nil {
 		return rehop.Config{}, err
 	}
-	return rehop.Config{URLs: c.urls(), TLS: encryption, Logger: c.logger()}, nil
+	return rehop.Config{URLs: at.broker, TLS: encryption, Logger: c.logger()}, nil
 }
 
-// checkURLs returns an error for invalid URLs of the broker. The error does not contain them.
-func (c *command) checkURLs() error {
-	urls := c.urls()
-	for i, one := range urls {
-		if err := rabbit.CheckURL(one); err != nil {
-			if len(urls) > 1 {
-				return usage("the broker's URL %d %w", i+1, err)
-			}
-			return usage("the broker's URL %w", err)
-		}
-	}
-	return nil
-}
-
+// openClient opens a client with a configuration of clientConfig.
 func (c *command) openClient(ctx context.Context, config rehop.Config) (*rehop.Client, error) {
-	if err := c.checkURLs(); err != nil {
-		return nil, err
-	}
 	limited, cancel := context.WithTimeout(ctx, c.reach.connectTimeout)
 	defer cancel()
 	client, err := rehop.Open(limited, config)
@@ -131,50 +105,34 @@ func (c *command) openClient(ctx context.Context, config rehop.Config) (*rehop.C
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, unreachable(fmt.Errorf("connect to the broker: %w", err))
+		return nil, c.reach.at.notConnected(err)
 	}
 	return client, nil
 }
 
 // openAdmin connects to the broker for the operators' functions.
 func (c *command) openAdmin(ctx context.Context, of queueLayouts) (*admin.Admin, error) {
-	if err := c.checkURLs(); err != nil {
+	at, err := c.addresses()
+	if err != nil {
 		return nil, err
 	}
 	encryption, err := c.reach.tlsConfig()
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkManagement(); err != nil {
-		return nil, err
-	}
+	client := httpClient(encryption)
+	at.probe(ctx, client, c.reach.connectTimeout)
+	c.reach.at = at
 	limited, cancel := context.WithTimeout(ctx, c.reach.connectTimeout)
 	defer cancel()
-	a, err := admin.Open(limited, admin.Config{URLs: c.urls(), TLS: encryption, Management: c.managementURL(), Layout: of.usual, Layouts: of.byQueue, HTTP: httpClient(encryption)})
+	a, err := admin.Open(limited, admin.Config{URLs: at.broker, TLS: encryption, Management: at.management, Layout: of.usual, Layouts: of.byQueue, HTTP: client})
 	if ctx.Err() != nil && err != nil {
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, c.notConnected(err)
+		return nil, at.notConnected(err)
 	}
 	return a, nil
-}
-
-// notConnected is the error of a broker that cannot be reached.
-func (c *command) notConnected(err error) error {
-	return unreachable(fmt.Errorf("connect to the broker: %w; check that it is running, and the address and login in --broker or $%s", err, envBroker))
-}
-
-// checkManagement returns an error for an invalid URL of the management API. The error does not contain it.
-func (c *command) checkManagement() error {
-	given := c.managementURL()
-	if given == "" {
-		return nil
-	}
-	if u, err := url.Parse(given); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return usage("the URL of the management API must be like http://user:password@host:15672")
-	}
-	return nil
 }
 
 const managementTimeout = 30 * time.Second
@@ -186,16 +144,18 @@ func httpClient(encryption *tls.Config) *http.Client {
 }
 
 // explain adds to an error of admin how to fix it on the command line, and its exit code.
-func explain(err error) error {
+func (c *command) explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, admin.ErrNoManagement):
-		return usage("this command needs the broker's management API; set its URL with --management or $%s, as in http://user:password@host:15672", envManagement)
+		return c.reach.at.noManagement()
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, admin.ErrManagementLogin):
-		return unreachable(fmt.Errorf("%w; the login is in --management or $%s, else in the broker's URL", err, envManagement))
+		return unreachable(fmt.Errorf("%w; this is %s; the login is in --management or $%s, else in the broker's URL", err, c.shownManagement(), envManagement))
+	case onTheWeb(err):
+		return unreachable(fmt.Errorf("%w; this is %s; check that it is running, and its address", err, c.shownManagement()))
 	case away(err):
 		return unreachable(err)
 	case errors.Is(err, admin.ErrNoLayout):
@@ -206,17 +166,28 @@ func explain(err error) error {
 	return err
 }
 
-// away reports whether the broker or its management API cannot be reached.
-func away(err error) bool {
-	_, web := errors.AsType[*url.Error](err)
-	return web || errors.Is(err, rehop.ErrDisconnected)
+// shownManagement is the URL of the management API without its password, and where it comes from.
+func (c *command) shownManagement() string {
+	return fmt.Sprintf("%s (%s)", withoutPassword(c.reach.at.management), place(c.reach.at.managementFrom))
 }
 
-// managementURL is the URL of the management API. Empty: it is not known.
-func (c *command) managementURL() string {
+// away reports whether the broker or its management API cannot be reached.
+func away(err error) bool { return onTheWeb(err) || errors.Is(err, rehop.ErrDisconnected) }
+
+// onTheWeb reports whether a request to the management API was not answered.
+func onTheWeb(err error) bool {
+	_, web := errors.AsType[*url.Error](err)
+	return web
+}
+
+// namedManagement is the URL of the management API that flags, environment or a file name. Empty: none does.
+func (c *command) namedManagement() string {
 	given := cmp.Or(c.reach.management, c.env(envManagement))
 	if given == "" && c.reach.file != nil {
-		return c.reach.file.Management
+		given = c.reach.file.Management
+	}
+	if given == noAddress {
+		return ""
 	}
 	return given
 }

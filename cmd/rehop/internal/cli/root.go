@@ -46,20 +46,14 @@ func (c *command) root() *cobra.Command {
 wait on the broker and are retried by schedule. After the last attempt they stay in a failed queue until you replay them. No confirmed message is lost.`,
 		SilenceErrors: true, SilenceUsage: true,
 		// An unknown command is an error, not a request for help.
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage("there is no command %q; rehop help lists them", args[0])
-			}
-			return nil
-		},
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage("%w; %s --help lists the flags", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(noSuchFlag)
 	c.reach.addFlags(root.PersistentFlags())
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print data as JSON")
 	root.AddCommand(c.commands()...)
+	c.completeBelow(root)
 	fitHelp(root)
 	fitFlags(root)
 	return root

@@ -26,6 +26,11 @@ machine. Several copies share the work. It waits for a broker that cannot be rea
 				return err
 			}
 			defer stop()
+			at, err := c.addressesOf(first)
+			if err != nil {
+				return err
+			}
+			s.Logger.Info("using broker " + at.shownBroker())
 			return runService(cmd.Context(), s)
 		},
 	}

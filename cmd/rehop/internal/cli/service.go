@@ -97,6 +97,13 @@ func address(settings ...string) string {
 	return ""
 }
 
+// addressesOf returns where the broker of the command line, the environment or a file is.
+func (c *command) addressesOf(file *config.File) (addresses, error) {
+	of := *c
+	of.reach.adopt(file)
+	return of.addresses()
+}
+
 // brokerOf returns how to reach the broker of the command line, the environment or a file.
 func (c *command) brokerOf(file *config.File) (rehop.Config, error) {
 	of := *c
@@ -104,7 +111,7 @@ func (c *command) brokerOf(file *config.File) (rehop.Config, error) {
 	return of.clientConfig()
 }
 
-// managementOf returns how to reach the management API of that broker.
+// managementOf returns how to reach the management API of that broker, if one is named. A service does not try one that may not be there.
 func (c *command) managementOf(file *config.File) (string, *http.Client, error) {
 	of := *c
 	of.reach.adopt(file)
@@ -112,7 +119,7 @@ func (c *command) managementOf(file *config.File) (string, *http.Client, error) 
 	if err != nil {
 		return "", nil, err
 	}
-	return of.managementURL(), httpClient(encryption), nil
+	return of.namedManagement(), httpClient(encryption), nil
 }
 
 // service returns the service of up and run, which reacts to signals. The caller calls stop at the end.

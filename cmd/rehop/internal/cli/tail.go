@@ -95,8 +95,8 @@ func (t *tailing) run(ctx context.Context) error {
 		case errors.Is(err, errEnough), t.begun && limited.Err() != nil && ctx.Err() == nil, ctx.Err() != nil && t.count == 0:
 			return nil // at the limit of its flags, or by ^C if there is none
 		case errors.Is(err, admin.ErrNoManagement) && t.watch.Queue == "":
-			return usage("the management API is needed for the bindings of the exchange: set its URL with --management or $%s, or use --key; "+
-				"see rehop tail --help for what that means for unroutable messages", envManagement)
+			err := t.explain(err)
+			return &exitError{codeOf(ctx, err), fmt.Errorf("%w. Or use --key; see rehop tail --help for what that means for unroutable messages", err)}
 		case errors.Is(err, admin.ErrWatchEnded):
 			t.notice("the connection was lost; messages are not shown until it is back")
 		case t.begun && away(err):
@@ -106,7 +106,7 @@ func (t *tailing) run(ctx context.Context) error {
 		case limited.Err() != nil && ctx.Err() == nil:
 			return unreachable(fmt.Errorf("the broker has not answered within %v: %w", t.reach.connectTimeout, err))
 		default:
-			return explain(interruption(ctx, err))
+			return t.explain(interruption(ctx, err))
 		}
 	}
 }

@@ -22,7 +22,13 @@ func terminal(in string, env map[string]string) (Surroundings, *bytes.Buffer, *b
 	var out, err bytes.Buffer
 	return Surroundings{
 		In: strings.NewReader(in), Out: &out, Err: &err, Interactive: true, Width: 80,
-		Env: func(name string) (string, bool) { value, set := env[name]; return value, set },
+		Env: func(name string) (string, bool) {
+			value, set := env[name]
+			if name == envManagement && !set {
+				return noAddress, true // not that of this machine
+			}
+			return value, set
+		},
 	}, &out, &err
 }
 
@@ -173,16 +179,25 @@ func TestProgress(t *testing.T) {
 func TestBar(t *testing.T) {
 	for _, tt := range []struct {
 		done, total int64
+		rate        float64
 		width       int
 		want        string
 	}{
-		{0, 10, 40, "[..................]   0% moved 0 of 10"},
-		{5, 10, 40, "[#########.........]  50% moved 5 of 10"},
-		{12, 10, 40, "[#################] 100% moved 10 of 10"},
-		{5, 10, 20, "50% moved 5 of 10"},
-		{5, 0, 40, "moved 5"},
+		{0, 10, 0, 40, "[..................]   0% moved 0 of 10"},
+		{5, 10, 0, 40, "[#########.........]  50% moved 5 of 10"},
+		{12, 10, 0, 40, "[#################] 100% moved 10 of 10"},
+		{5, 10, 0, 20, "50% moved 5 of 10"},
+		{5, 0, 0, 40, "moved 5"},
+		{5, 10, 2, 60, "[###########...........]  50% moved 5 of 10, 2.0/s, 3s left"},
+		{100, 1000, 12.4, 60, "[#...............]  10% moved 100 of 1000, 12/s, 1m12s left"},
+		{10, 10, 12.4, 60, "[###############################] 100% moved 10 of 10, 12/s"},
+		{5, 0, 7.25, 40, "moved 5, 7.2/s"},
+		{5, 10, 2, 30, "[####....]  50% moved 5 of 10"},
+		{5, 1 << 60, 0.001, 70, "0% moved 5 of 1152921504606846976, <0.1/s, more than 100 days left"},
+		{1, 3601, 1, 50, "[.......]   0% moved 1 of 3601, 1.0/s, 1h00m left"},
+		{1, 200, 1, 50, "[........]   0% moved 1 of 200, 1.0/s, 3m19s left"},
 	} {
-		if got := bar("moved", tt.done, tt.total, tt.width); got != tt.want {
+		if got := bar("moved", tt.done, tt.total, tt.rate, tt.width); got != tt.want {
 			t.Errorf("%d of %d in %d columns: got %q, want %q", tt.done, tt.total, tt.width, got, tt.want)
 		}
 	}
@@ -276,8 +291,8 @@ func TestListFitsTheTerminal(t *testing.T) {
 			t.Fatalf("got code %d: %s", code, errs)
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		if len(lines) != 7 || !strings.Contains(out.String(), "    mail  "+longReason[:40]) {
-			t.Errorf("width %d: got %q, want a heading and two lines for each message", width, out)
+		if len(lines) != 9 || lines[8] != "3 failed messages" || !strings.Contains(out.String(), "    mail  "+longReason[:40]) {
+			t.Errorf("width %d: got %q, want a heading, two lines for each message, and the total", width, out)
 		}
 		for _, line := range lines {
 			if n := len([]rune(line)); n > width {

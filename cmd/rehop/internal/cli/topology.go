@@ -48,7 +48,7 @@ func (c *command) withPlan(ctx context.Context, args []string, do func(topology.
 		return err
 	}
 	defer a.Close()
-	return explain(do(plan, a))
+	return c.explain(do(plan, a))
 }
 
 func (c *command) topologyPlan() *cobra.Command {
@@ -85,14 +85,14 @@ func (c *command) printPlan(plan topology.Plan) error {
 	for _, q := range plan.Queues {
 		rows = append(rows, []string{q.Name, kindOf(argument(q.Args["x-queue-type"], "classic"), q.Passive), argumentsText(q.Args)})
 	}
-	if err := c.printSection([]string{"QUEUE", "KIND", "ARGUMENTS"}, rows); err != nil {
+	if err := c.printSection(table{heading: []string{"QUEUE", "KIND", "ARGUMENTS"}, rows: rows}); err != nil {
 		return err
 	}
 	rows = nil
 	for _, b := range planViewOf(plan).Bindings {
 		rows = append(rows, []string{b.Source, dash(b.Key), b.To + " " + b.Destination, argumentsText(b.Arguments)})
 	}
-	return c.printSection([]string{"FROM", "KEY", "TO", "ARGUMENTS"}, rows)
+	return c.printSection(table{heading: []string{"FROM", "KEY", "TO", "ARGUMENTS"}, rows: rows})
 }
 
 // kindOf is the kind of an exchange or queue, or that another program declares it.
@@ -291,7 +291,7 @@ func (c *command) pictured(ctx context.Context, args []string, live bool) (topol
 	defer a.Close()
 	there, err := a.Live(ctx)
 	if err != nil {
-		return topology.Plan{}, explain(err)
+		return topology.Plan{}, c.explain(err)
 	}
 	plan := topology.Plan{Bindings: there.Bindings, Policies: there.Policies}
 	for _, x := range there.Exchanges {

@@ -56,11 +56,8 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 			return usage("--rabbitmq: %w", err)
 		}
 	}
-	load := func() (*config.File, error) { return config.Parse("(no file)", nil, c.Env) }
-	first, err := load()
-	if err != nil {
-		return err
-	}
+	load := func() (*config.File, error) { return config.None(), nil }
+	first, err := config.None(), error(nil)
 	path := fileOf(args)
 	if _, absent := os.Stat(path); len(args) > 0 || !errors.Is(absent, fs.ErrNotExist) {
 		load = func() (*config.File, error) { return config.Load(path) }
@@ -73,8 +70,9 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 		return err
 	}
 	defer stop()
+	amqp := address(f.amqp, first.Listen.AMQP, localAMQP)
 	if c.namedBroker() == "" && len(first.Broker) == 0 {
-		s.Embedded = &serve.Embedded{AMQP: address(f.amqp, first.Listen.AMQP, localAMQP), Management: address(f.management, first.Listen.Management, localManagement),
+		s.Embedded = &serve.Embedded{AMQP: amqp, Management: address(f.management, first.Listen.Management, localManagement),
 			Users: first.Users, RabbitMQ: cmp.Or(release, first.RabbitMQ), MaxBody: first.MaxBody}
 		if !f.memory {
 			s.Embedded.Data = cmp.Or(f.data, first.Data, localData)
@@ -86,6 +84,16 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 		}
 		// Service units and container images always have them in their command lines.
 		s.Logger.Info("flags have no effect: " + what)
+	}
+	if s.Embedded == nil {
+		at, err := c.addressesOf(first)
+		if err != nil {
+			return err
+		}
+		if err := refuseItself(ctx, at, amqp); err != nil {
+			return err
+		}
+		s.Logger.Info("using broker " + at.shownBroker() + "; the embedded broker is not started")
 	}
 	return runService(ctx, s)
 }

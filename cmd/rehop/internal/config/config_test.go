@@ -184,12 +184,84 @@ func TestParse(t *testing.T) {
 	check("the same text", again, f)
 }
 
-// An empty file is a file: with rehop up it is a broker without flows.
+// A file without keys is an error: nobody writes one on purpose. One with an empty mapping is a broker without flows.
 func TestParseNothing(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "# nothing\n", "---\n", "{}"} {
+	for _, text := range []string{"{}", "flows: {}", "x-mine: 1"} {
 		if f := parse(t, text); len(f.Flows) != 0 || f.Drain != 30*time.Second {
 			t.Errorf("%q: got %+v, want nothing but defaults", text, f)
+		}
+	}
+	for _, text := range []string{"", "# nothing\n", "---\n"} {
+		if _, err := config.Parse("rehop.yaml", []byte(text), env()); err == nil || !strings.Contains(err.Error(), "rehop.yaml: has no keys") {
+			t.Errorf("%q: got %v, want the error of an empty file", text, err)
+		}
+	}
+	if f := config.None(); len(f.Flows) != 0 || f.Drain != 30*time.Second {
+		t.Errorf("without a file: got %+v, want nothing but defaults", f)
+	}
+}
+
+// Clients read where the broker is, whatever else is wrong with a file.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "rehop.yaml")
+	read := func(text string) (*config.File, error) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return config.Addresses(path)
+	}
+	file, err := read("broker: amqp://a/\nmanagement: http://a:1\ntls: {ca: ca.pem}\nflows: {a: {quue: '${NOT_THERE}'}}\nfloes: 1")
+	if err != nil || len(file.Broker) != 1 || file.Management != "http://a:1" || file.TLS.CA != "ca.pem" || file.Path != path {
+		t.Errorf("got %+v and error %v, want the addresses", file, err)
+	}
+	file, err = read("listen: {amqp: ':1'}\nusers: {a: b}\ndata: 5")
+	if want := (config.User{Name: "a", Password: "b"}); err != nil || file.Listen.AMQP != ":1" || !reflect.DeepEqual(file.Operator(), want) {
+		t.Errorf("got %+v and error %v, want the address and the user", file, err)
+	}
+	if file, err = read("# nothing"); err != nil || file.Operator().Name != "guest" {
+		t.Errorf("got %+v and error %v, want the defaults", file, err)
+	}
+	for text, want := range map[string]string{"broker: '${NOT_THERE}'": "the environment has no NOT_THERE", "listen: {ampq: x}": `did you mean "amqp"?`, "{": "no YAML"} {
+		if _, err := read(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+	if _, err := config.Addresses(path + ".missing"); err == nil {
+		t.Error("a missing file is no error")
+	}
+}
+
+// Check finds programs that this machine does not have, and Load does not look for them.
+func TestCheckPrograms(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"there": 0o755, "text": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir)
+	path := filepath.Join(dir, "rehop.yaml")
+	for command, want := range map[string]string{
+		"[there, -x]":                       "",
+		filepath.Join(dir, "there"):         "",
+		"{run: ./there, dir: " + dir + "}":  "",
+		"[absent]":                          `rehop.yaml:4: command of flow "a": there is no program "absent" in PATH; install it, or write its whole path`,
+		"[/absent/program]":                 `there is no program at "/absent/program"`,
+		"{run: ./absent, dir: " + dir + "}": `there is no program at "./absent"`,
+		"{run: there, dir: /absent}":        `there is no directory "/absent"`,
+		filepath.Join(dir, "text"):          "chmod +x",
+	} {
+		if err := os.WriteFile(path, []byte("flows:\n  a:\n    target:\n      command: "+command+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Load(path); err != nil {
+			t.Errorf("%s: Load: %v", command, err)
+		}
+		_, err := config.Check(path)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", command, err, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,7 +22,6 @@ func TestDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const odd = "qqqqqqqqqqqqqqqqqqqqqqqq: 1"
 	keys := make(map[string]bool)
 	for _, text := range []string{
 		"%", "tls: {%}", "listen: {%}", "listen: {tls: {%}}", "limits: {%}", "users: {a: {%}}", "users: {a: {permissions: {/: {%}}}}", "users: {a: {topic-permissions: {/: {x: {%}}}}}", "exchanges: {a: {%}}", "flows: {a: {%}}", "flows: {a: {retry: {%}}}", "flows: {a: {rate: {%}}}", "flows: {a: {layout: {%}}}",
@@ -81,7 +81,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// So is what the README shows.
+// The README shows the flow that rehop init writes.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "README.md"))
@@ -95,6 +95,10 @@ func TestReadme(t *testing.T) {
 	}
 	file, err := config.Parse("README.md", []byte(shown), os.LookupEnv)
 	if err != nil || len(file.Flows) == 0 {
-		t.Errorf("got %v and error %v, want flows", file, err)
+		t.Fatalf("got %v and error %v, want flows", file, err)
+	}
+	written, err := config.Parse("example.yaml", config.Example(), os.LookupEnv)
+	if err != nil || !reflect.DeepEqual(file.Flows, written.Flows) {
+		t.Errorf("the README shows %+v; rehop init writes %+v, error %v", file.Flows, written, err)
 	}
 }

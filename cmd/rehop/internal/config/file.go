@@ -69,8 +69,17 @@ const (
 	defaultDrain = 30 * time.Second
 )
 
-// Load reads a file. If it has errors, Load returns all of them as Faults.
+// Load reads a file. If it has errors, Load returns all of them as Faults. A file without any key is an error: nobody writes one on purpose, and
+// an editor can leave one for a moment while it saves.
 func Load(path string) (*File, error) {
+	text, err := read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, text, os.LookupEnv)
+}
+
+func read(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, Faults{{File: path, Text: "cannot be read: " + reason(err)}}
@@ -80,8 +89,11 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, Faults{{File: path, Text: "cannot be read: " + reason(err)}}
 	}
-	return Parse(path, text, os.LookupEnv)
+	return text, nil
 }
+
+// None is the configuration of a service without a file.
+func None() *File { return &File{Path: "(no file)", Drain: defaultDrain} }
 
 func reason(err error) string {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
@@ -93,13 +105,20 @@ func reason(err error) string {
 // Parse reads the text of a file. ${NAME} in its values is looked up in env.
 func Parse(path string, text []byte, env func(name string) (value string, set bool)) (*File, error) {
 	r := &reader{path: path, env: env}
+	return r.parse(text)
+}
+
+func (r *reader) parse(text []byte) (*File, error) {
 	if len(text) > largest {
 		r.fault(nil, "has more than %d bytes", largest)
 		return nil, r.faults
 	}
-	file := &File{Path: path, Drain: defaultDrain}
-	if root := r.document(text); root != nil {
+	file := &File{Path: r.path, Drain: defaultDrain}
+	switch root := r.document(text); {
+	case root != nil:
 		r.file(root, file)
+	case len(r.faults) == 0:
+		r.fault(nil, "has no keys: it is empty, or has only comments; rehop init writes an example")
 	}
 	if len(r.faults) > 0 {
 		return nil, r.faults.sorted()

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/rehop/rehop/cmd/rehop/internal/typo"
 )
 
 // reader reads the values of a file and collects the errors.
@@ -19,6 +21,8 @@ type reader struct {
 	env    func(name string) (string, bool)
 	faults Faults
 	notes  Faults
+	// programs: report programs of command targets that this machine does not have.
+	programs bool
 	// flowsAt are the positions of the flows, in their order.
 	flowsAt []places
 	// withoutPassword are the names of users that have none.
@@ -116,7 +120,7 @@ func (r *reader) pairs(n *yaml.Node, what string, see func(key, value *yaml.Node
 }
 
 func (r *reader) unknown(at *yaml.Node, kind, what string, known []string) {
-	if near := nearest(at.Value, known); near != "" {
+	if near := typo.Nearest(at.Value, known); near != "" {
 		r.fault(at, "unknown %s %q in %s; did you mean %q?", kind, at.Value, what, near)
 		return
 	}
@@ -194,7 +198,7 @@ func choice[T ~string](r *reader, to *T, words ...T) func(*yaml.Node) {
 		for i, w := range words {
 			list[i] = string(w)
 		}
-		if near := nearest(text, list); near != "" {
+		if near := typo.Nearest(text, list); near != "" {
 			r.fault(n, "%s must be one of %s; did you mean %q?", shown, strings.Join(list, ", "), near)
 			return
 		}

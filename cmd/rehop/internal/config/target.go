@@ -121,6 +121,12 @@ func (r *reader) command(n *yaml.Node, of string) *target.Command {
 	}
 	if err := c.Validate(); err != nil {
 		r.blame(at, err, map[string]string{"Path": "run", "Outcomes": "exit-codes"})
+		return c
+	}
+	if r.programs {
+		if err := missingProgram(c); err != nil {
+			r.fault(at.at("run"), "command of %s: %v", of, err)
+		}
 	}
 	return c
 }

@@ -140,11 +140,7 @@ func (r *run) connect(f *config.File) (rehop.Config, error) {
 	if r.Embedded != nil {
 		return rehop.Config{Dial: r.Embedded.server.Dial, Credentials: r.Embedded.credentials}, nil
 	}
-	settings, err := r.Connect(f)
-	if err == nil {
-		r.Logger.Info("using an external broker; no embedded broker is started", "broker", withoutPasswords(settings.URLs))
-	}
-	return settings, err
+	return r.Connect(f)
 }
 
 func withoutPasswords(urls []string) []string {
