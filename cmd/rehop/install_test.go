@@ -53,7 +53,7 @@ func TestInstall(t *testing.T) {
 	for dir, module := range modules {
 		serveModule(t, proxy, dir, module, release)
 	}
-	cached := strings.TrimSpace(output(t, exec.Command("go", "env", "GOMODCACHE")))
+	cached := strings.TrimSpace(outputOf(t, exec.Command("go", "env", "GOMODCACHE")))
 	for _, installed := range []string{"github.com/rehop/rehop/cmd/rehop", "github.com/rehop/rehop/cmd/rehop/demo"} {
 		install := exec.Command("go", "install", "-n", "-modcacherw", installed+"@"+release)
 		install.Dir = t.TempDir()
@@ -86,12 +86,12 @@ func serveModule(t *testing.T, proxy, dir, module, version string) {
 	t.Helper()
 	root := filepath.Join("../..", dir)
 	var others []string
-	for _, file := range strings.Fields(output(t, git(root, "ls-files", "--cached", "--others", "--exclude-standard", "*/go.mod"))) {
+	for _, file := range strings.Fields(outputOf(t, git(root, "ls-files", "--cached", "--others", "--exclude-standard", "*/go.mod"))) {
 		others = append(others, filepath.ToSlash(filepath.Dir(file))+"/")
 	}
 	var archive bytes.Buffer
 	w := zip.NewWriter(&archive)
-	for _, file := range strings.Split(strings.TrimSpace(output(t, git(root, "ls-files", "--cached", "--others", "--exclude-standard"))), "\n") {
+	for _, file := range strings.Split(strings.TrimSpace(outputOf(t, git(root, "ls-files", "--cached", "--others", "--exclude-standard"))), "\n") {
 		inOther := slices.ContainsFunc(others, func(other string) bool { return strings.HasPrefix(file, other) })
 		text, err := os.ReadFile(filepath.Join(root, file))
 		if inOther || os.IsNotExist(err) || strings.HasPrefix(file, `"`) { // git quotes names that no module can have
@@ -131,7 +131,7 @@ func git(dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func output(t *testing.T, cmd *exec.Cmd) string {
+func outputOf(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	var out, fault bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &fault

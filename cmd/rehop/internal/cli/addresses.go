@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/cmd/rehop/internal/serve"
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
@@ -99,8 +100,8 @@ func (a *addresses) embedded(file *config.File) error {
 	if err != nil {
 		return usage("cannot find the broker of %s: listen.amqp %w; name the broker with --broker or $%s", file.Path, err, envBroker)
 	}
-	user := file.Operator()
-	u := url.URL{Scheme: "amqp", User: url.UserPassword(user.Name, user.Password), Host: host, Path: "/"}
+	user := operator(file)
+	u := url.URL{Scheme: scheme(file, config.ListenerAMQP, "amqp"), User: url.UserPassword(user.Name, user.Password), Host: host, Path: "/"}
 	a.broker, a.brokerFrom = []string{u.String()}, fromMachine
 	if file.Listen.AMQP != "" {
 		a.brokerFrom = "listen.amqp in " + file.Path
@@ -113,8 +114,36 @@ func (a *addresses) embedded(file *config.File) error {
 		a.unknown = "listen.management of " + file.Path + " " + err.Error()
 		return nil
 	}
-	a.management = "http://" + host
+	a.management = scheme(file, config.ListenerManagement, "http") + "://" + host
 	return nil
+}
+
+// scheme is the scheme of a listener's URL, with an s if it uses TLS.
+func scheme(file *config.File, listener, plain string) string {
+	if file.Listen.TLS.Used(listener) {
+		return plain + "s"
+	}
+	return plain
+}
+
+// operator is the user of the embedded broker for commands on this machine. Without users in the file, a broker that other machines can reach
+// has an administrator with a password of its own.
+func operator(file *config.File) config.User {
+	if len(file.Users) == 0 && (elsewhere(file.Listen.AMQP) || elsewhere(file.Listen.Management)) {
+		if user, password, found := serve.StoredLogin(cmp.Or(file.Data, localData)); found {
+			return config.User{Name: user, Password: password}
+		}
+	}
+	return file.Operator()
+}
+
+// elsewhere reports whether other machines can reach a listener.
+func elsewhere(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil || host == "localhost" {
+		return false
+	}
+	return !net.ParseIP(host).IsLoopback()
 }
 
 // reachable is the address at which a client on this machine reaches a listener.

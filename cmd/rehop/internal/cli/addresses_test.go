@@ -91,6 +91,14 @@ func TestAddresses(t *testing.T) {
 		"the first user of the file": {
 			file: "users: {shop: one, eve: two}", wantBroker: "amqp://shop:one@127.0.0.1:5672/", wantFrom: fromMachine, wantAPI: "http://127.0.0.1:15672",
 		},
+		"TLS in the file": {
+			file:       "listen: {tls: {cert: a, key: b}}",
+			wantBroker: "amqps://guest:guest@127.0.0.1:5672/", wantFrom: fromMachine, wantAPI: "https://127.0.0.1:15672",
+		},
+		"TLS of one listener in the file": {
+			file:       "listen: {tls: {cert: a, key: b, for: [management]}}",
+			wantBroker: "amqp://guest:guest@127.0.0.1:5672/", wantFrom: fromMachine, wantAPI: "https://127.0.0.1:15672",
+		},
 		"any port": {
 			file: "listen: {amqp: '127.0.0.1:0'}", wantInError: "listen.amqp has the port 0, which is another one at each start; name the broker with --broker",
 		},
@@ -260,5 +268,29 @@ func TestServiceGuessesNothing(t *testing.T) {
 	c := &command{Surroundings: Surroundings{Env: func(string) (string, bool) { return "", false }}}
 	if got, _, err := c.managementOf(&config.File{Broker: []string{"amqp://one/"}}); got != "" || err != nil {
 		t.Errorf("got %q and error %v, want none", got, err)
+	}
+}
+
+// Without users in the file, the password of a broker that other machines can reach is in its data directory.
+func TestAddressesOfStoredLogin(t *testing.T) {
+	for file, want := range map[string]string{
+		"{data: here, listen: {amqp: ':5672'}}":                  "amqp://admin:s3cret@localhost:5672/",
+		"{data: here, listen: {management: '0.0.0.0:15672'}}":    "amqp://admin:s3cret@127.0.0.1:5672/",
+		"{data: here, listen: {amqp: '127.0.0.1:5672'}}":         "amqp://guest:guest@127.0.0.1:5672/",
+		"{data: there, listen: {amqp: ':5672'}}":                 "amqp://guest:guest@localhost:5672/",
+		"{data: here, listen: {amqp: ':5672'}, users: {ann: x}}": "amqp://ann:x@localhost:5672/",
+	} {
+		inDirectoryWith(t, file)
+		if err := os.MkdirAll("here", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile("here/admin-password", []byte("s3cret\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := &command{Surroundings: Surroundings{Env: func(string) (string, bool) { return "", false }}}
+		got, err := c.addresses()
+		if err != nil || len(got.broker) != 1 || got.broker[0] != want {
+			t.Errorf("%s: got %q, %v; want %s", file, got.broker, err, want)
+		}
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -56,9 +55,9 @@ In a terminal, s changes the order and q quits. Otherwise top prints a table for
 				return err
 			}
 			defer a.Close()
-			t.names, t.broker = names, shownBroker(c.urls())
+			t.names, t.broker = names, c.reach.at.shownBroker()
 			if _, err := a.Queues(cmd.Context()); err != nil {
-				return explain(err)
+				return c.explain(err)
 			}
 			return c.showTop(cmd.Context(), a, t)
 		},
@@ -68,18 +67,6 @@ In a terminal, s changes the order and q quits. Otherwise top prints a table for
 	cmd.Flags().IntVar(&t.count, "count", 0, "end after this many pictures (default: when you quit)")
 	cmd.Flags().StringVar(&t.sort, "sort", topOrders[0], "order of the rows: "+strings.Join(topOrders, ", "))
 	return cmd
-}
-
-// shownBroker is the first of the broker's URLs without user and password.
-func shownBroker(urls []string) string {
-	if len(urls) == 0 {
-		return ""
-	}
-	u, err := url.Parse(urls[0])
-	if err != nil {
-		return ""
-	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
 // showTop shows a picture per interval until the user quits.
@@ -111,7 +98,7 @@ func (c *command) showTop(ctx context.Context, a *admin.Admin, t topView) error 
 			_, room := screen.Room()
 			screen.Draw(topPicture(overview, err, t, room))
 		case err != nil:
-			return explain(err)
+			return c.explain(err)
 		case c.json:
 			if err := c.printLine(topViewOf(overview, t)); err != nil {
 				return err

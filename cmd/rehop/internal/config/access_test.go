@@ -42,7 +42,7 @@ users:
 	if want := []string{"rehop.example", "*.shop.example"}; !reflect.DeepEqual(file.Hosts, want) {
 		t.Errorf("got hosts %q, want %q", file.Hosts, want)
 	}
-	if all := parse(t, "listen: {tls: {cert: a, key: b}}"); !all.Listen.TLS.Used("http") || parse(t, "").Listen.TLS.Used("http") {
+	if all := parse(t, "listen: {tls: {cert: a, key: b}}"); !all.Listen.TLS.Used("http") || parse(t, "flows: {}").Listen.TLS.Used("http") {
 		t.Error("TLS is for all listeners if it is given, and otherwise for none")
 	}
 	if off := parse(t, "limits: {disk-reserve: 0}"); off.Limits.DiskReserve >= 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 // addressKeys are the keys for where the broker is, and who may log in.
-var addressKeys = []string{"broker", "management", "tls", "listen", "users"}
+var addressKeys = []string{"broker", "management", "tls", "data", "listen", "users"}
 
 // Addresses reads only where the broker of a file is, and who may log in. Clients use it: errors in the other parts of the file, such as secrets
 // that only the service has in its environment, do not matter to them.

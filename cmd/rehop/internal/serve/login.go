@@ -115,6 +115,13 @@ func local(listeners []net.Listener) bool {
 	return true
 }
 
+// StoredLogin returns the administrator whose password is in the data directory of a broker, if this user can read it.
+func StoredLogin(data string) (user, password string, found bool) {
+	text, err := os.ReadFile(filepath.Join(data, passwordFile))
+	password = strings.TrimSpace(string(text))
+	return administrator, password, err == nil && password != ""
+}
+
 // keepPassword writes a password to a file that only this user can read, unless it has one, which is returned.
 func keepPassword(path, password string) (kept string, there bool, err error) {
 	text, err := os.ReadFile(path)
