@@ -209,7 +209,17 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 		return c.printJSON(report)
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "rehop is ready after %v\n", took.Round(time.Millisecond))
+	refused := 0
+	for _, f := range report.Flows {
+		if f.Error != "" {
+			refused++
+		}
+	}
+	if refused == 0 {
+		fmt.Fprintf(&out, "rehop is ready after %v\n", took.Round(time.Millisecond))
+	} else {
+		fmt.Fprintf(&out, "rehop runs after %v, but the broker refuses %d of %s\n", took.Round(time.Millisecond), refused, counted(len(report.Flows), "flow"))
+	}
 	row := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(&out, "  %-11s %s\n", name, plain(value))
@@ -232,6 +242,7 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 			name += " (queue " + f.Queue + ")"
 		}
 		row("flow", name+" → "+f.Target)
+		row("refused", f.Error)
 	}
 	row("outboxes", strings.Join(report.Outboxes, ", "))
 	return c.printf("%s", out.String())
