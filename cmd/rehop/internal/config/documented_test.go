@@ -24,7 +24,7 @@ func TestDocumented(t *testing.T) {
 	const odd = "qqqqqqqqqqqqqqqqqqqqqqqq: 1"
 	keys := make(map[string]bool)
 	for _, text := range []string{
-		"%", "tls: {%}", "listen: {%}", "users: {a: {%}}", "exchanges: {a: {%}}", "flows: {a: {%}}", "flows: {a: {retry: {%}}}", "flows: {a: {rate: {%}}}", "flows: {a: {layout: {%}}}",
+		"%", "tls: {%}", "listen: {%}", "log: {%}", "users: {a: {%}}", "exchanges: {a: {%}}", "flows: {a: {%}}", "flows: {a: {retry: {%}}}", "flows: {a: {rate: {%}}}", "flows: {a: {layout: {%}}}",
 		"flows: {a: {layout: {tiers: {%}}}}", "flows: {a: {layout: {dlx: {%}}}}", "flows: {a: {layout: {sneakers: {%}}}}", "flows: {a: {layout: {envelope: {%}}}}",
 		"flows: {a: {layout: {pubsub: {%}}}}", "flows: {a: {target: {%}}}", "flows: {a: {target: {http: {%}}}}", "flows: {a: {target: {http: {tls: {%}}}}}", "flows: {a: {target: {command: {%}}}}",
 		"flows: {a: {target: {forward: {%}}}}", "outboxes: {a: {%}}",

@@ -37,6 +37,7 @@ type File struct {
 	MaxBody int
 	// QueueType is the type of delay queues and failed queues.
 	QueueType layout.QueueType
+	Log       Log
 	// Drain is how long handlers may take to finish when the program ends.
 	Drain     time.Duration
 	Exchanges []rehop.Exchange
@@ -55,6 +56,12 @@ type Listen struct {
 
 // TLS names files for connections to the broker.
 type TLS struct{ CA, Cert, Key string }
+
+// Log is how the program logs.
+type Log struct {
+	Format string // text, json or auto
+	Level  string // debug, info, warn or error
+}
 
 // User is a user of the embedded broker with all permissions.
 type User struct {
@@ -160,9 +167,12 @@ func (r *reader) file(root *yaml.Node, f *File) {
 		"max-body":   r.bytes(&f.MaxBody),
 		"queue-type": choice(r, &f.QueueType, layout.Quorum, layout.Classic),
 		"drain":      r.period(&f.Drain),
-		"exchanges":  func(n *yaml.Node) { r.exchanges(n, f) },
-		"flows":      func(n *yaml.Node) { r.flows(n, f) },
-		"outboxes":   func(n *yaml.Node) { r.outboxes(n, f) },
+		"log": func(n *yaml.Node) {
+			r.mapping(n, "log", keys{"format": choice(r, &f.Log.Format, "auto", "text", "json"), "level": choice(r, &f.Log.Level, "debug", "info", "warn", "error")})
+		},
+		"exchanges": func(n *yaml.Node) { r.exchanges(n, f) },
+		"flows":     func(n *yaml.Node) { r.flows(n, f) },
+		"outboxes":  func(n *yaml.Node) { r.outboxes(n, f) },
 	})
 	for _, key := range []string{"data", "users", "rabbitmq"} {
 		if _, given := at.keys[key]; given && len(f.Broker) > 0 {

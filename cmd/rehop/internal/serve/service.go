@@ -266,6 +266,7 @@ func (r *run) warnOfRestart(file *config.File) {
 	needs("listen", r.file.Listen, file.Listen)
 	needs("data", r.file.Data, file.Data)
 	needs("users", r.file.Users, file.Users)
+	needs("log", r.file.Log, file.Log)
 	if r.Embedded != nil {
 		needs("broker", r.file.Broker, file.Broker)
 		needs("rabbitmq", r.file.RabbitMQ, file.RabbitMQ)
