@@ -320,6 +320,7 @@ func (r *Runner) retire(within time.Duration, end func(context.Context)) {
 
 // Close drains all flows and ends everything. When ctx ends, unfinished messages return to the broker.
 func (r *Runner) Close(ctx context.Context) error {
+	r.tally.close()
 	var err error
 	if r.current != nil {
 		err = r.close(ctx, r.current)

@@ -292,14 +292,14 @@ func (r *run) drain() error {
 		}
 	}()
 	r.Logger.Info("draining: handlers may finish", "limit", limit)
-	began, before := time.Now(), r.runner.Counts()
+	began := time.Now()
 	if err := r.runner.Close(ctx); err != nil {
 		// Nothing is lost: the broker has the unfinished messages.
 		r.Logger.Warn("the connection was not closed cleanly", "err", err)
 	}
 	n := r.runner.Counts()
 	r.Logger.Info("stopped", "handled", n.Done, "retried", n.Retried, "failed", n.Failed, "discarded", n.Discarded, "postponed", n.Postponed,
-		"returned", n.Returned-before.Returned, "took", time.Since(began).Round(time.Millisecond))
+		"returned", n.Returned, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
