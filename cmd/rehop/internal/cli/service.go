@@ -28,6 +28,7 @@ type serviceFlags struct {
 	http      string
 	drain     time.Duration
 	readyFile string
+	noFollow  bool
 	logFormat string
 	logLevel  string
 }
@@ -36,6 +37,7 @@ func (f *serviceFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.http, "listen-http", "", `address for health and metrics, "none" for none (default listen.http of the file, else 127.0.0.1:9419)`)
 	flags.DurationVar(&f.drain, "drain", 0, "how long handlers may take to finish at the end (default drain of the file, else 30s)")
 	flags.StringVar(&f.readyFile, "ready-file", "", "when everything runs, write addresses and flows as JSON to this file")
+	flags.BoolVar(&f.noFollow, "no-follow", false, "do not load the file when it has changed, only after SIGHUP")
 	flags.StringVar(&f.logFormat, "log-format", "", "text (short lines), json, or auto: text on a terminal, json otherwise (default log.format of the file, else auto)")
 	flags.StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error (default log.level of the file, else info)")
 }
@@ -75,7 +77,8 @@ func (c *command) serviceLogger(f *serviceFlags, file *config.File) (log *slog.L
 }
 
 // signalsHelp is the part of the help that up and run share.
-const signalsHelp = `SIGHUP reads the file again: flows that have not changed continue, and a file with errors changes nothing. SIGTERM and ^C let
+const signalsHelp = `When the file has changed, and after SIGHUP, it is read again: flows that have not changed continue, and a file with errors
+changes nothing. SIGTERM and ^C let
 handlers finish. Another one, more than a second later, ends immediately: unfinished messages return to their queues.`
 
 func fileOf(args []string) string { return cmp.Or(firstOf(args), localFile) }
@@ -139,6 +142,9 @@ func (c *command) service(f *serviceFlags, load func() (*config.File, error), fi
 		HTTP: address(f.http, first.Listen.HTTP, localHTTP), Drain: f.drain, Env: c.Env, Logger: log,
 		Ready:  func(report serve.Report) error { return c.reportReady(report, f.readyFile, time.Since(began)) },
 		Reload: reload, Hurry: hurry,
+	}
+	if !f.noFollow && first.Sum != (config.Sum{}) { // otherwise there is no file
+		s.Follow = first.Path
 	}
 	return s, func() { noReload(); noHurry(); endLog() }, nil
 }

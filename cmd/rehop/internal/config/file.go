@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,8 @@ import (
 // File is the content of a rehop.yaml. Zero values mean that the file does not set them.
 type File struct {
 	Path string
+	// Sum identifies the content, if it was read by Load.
+	Sum Sum
 	// Broker has the URLs of the broker's nodes.
 	Broker []string
 	// Management is the URL of the broker's management API.
@@ -80,16 +83,15 @@ const (
 
 // Load reads a file. If it has errors, Load returns all of them as Faults.
 func Load(path string) (*File, error) {
-	file, err := os.Open(path)
+	text, err := read(path)
 	if err != nil {
 		return nil, Faults{{File: path, Text: "cannot be read: " + reason(err)}}
 	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, largest+1))
-	if err != nil {
-		return nil, Faults{{File: path, Text: "cannot be read: " + reason(err)}}
+	file, err := Parse(path, text, os.LookupEnv)
+	if err == nil {
+		file.Sum = sha256.Sum256(text)
 	}
-	return Parse(path, text, os.LookupEnv)
+	return file, err
 }
 
 func reason(err error) string {

@@ -42,6 +42,8 @@ type Service struct {
 
 	// Ready is called once, when all flows run, except those that the broker refuses.
 	Ready func(Report) error
+	// Follow is the path of the file if it is to be loaded when it has changed. Empty: only Reload loads it.
+	Follow string
 	// Reload makes the service read the file again. Hurry ends draining.
 	Reload, Hurry <-chan struct{}
 }
@@ -178,6 +180,10 @@ func (r *run) wait(ctx context.Context) error {
 			<-ready
 		}
 	}()
+	changed := make(chan config.Sum)
+	if r.Follow != "" {
+		r.serving.Go(func() { follow(r.Follow).run(waiting, r.file.Sum, changed) })
+	}
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	for {
@@ -199,6 +205,11 @@ func (r *run) wait(ctx context.Context) error {
 			}
 		case <-r.Reload:
 			r.reload(ctx)
+		case sum := <-changed:
+			if sum != r.file.Sum { // otherwise it was loaded already
+				r.Logger.Info("the file has changed", "file", r.Follow)
+				r.reload(ctx)
+			}
 		case err := <-r.failed:
 			return err
 		case <-ctx.Done():
