@@ -12,7 +12,7 @@ import (
 // process, and to its group.
 const signalGap = time.Second
 
-// gap tells signals apart that are meant as one. It is used by one goroutine.
+// gap separates further signals from repetitions of the first one. It is used by one goroutine.
 type gap struct{ first time.Time }
 
 // counts reports whether a signal is a further one, and not the first one or its repetition.

@@ -11,7 +11,7 @@ import (
 // Sum identifies the content of a file. The zero value stands for one that cannot be read.
 type Sum [sha256.Size]byte
 
-// SumOf returns the sum of a file as it is now. Like Load, it follows symbolic links.
+// SumOf returns the sum of the present content of a file. Like Load, it follows symbolic links.
 func SumOf(path string) Sum {
 	text, err := read(path)
 	if err != nil {

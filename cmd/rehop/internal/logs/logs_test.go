@@ -173,12 +173,12 @@ func TestRepeatsEnd(t *testing.T) {
 		}
 		fail(log, 9, "mail", "down")
 		if got := out.lines(); len(got) != 1 || strings.Contains(got[0], "repeated") {
-			t.Errorf("got %q, want the next one as it is", got)
+			t.Errorf("got %q, want the next one unchanged", got)
 		}
 	})
 }
 
-// What differs is told apart, and what is no failure is never counted.
+// What differs is counted separately, and what is no failure is never counted.
 func TestRepeatsOfOneKind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

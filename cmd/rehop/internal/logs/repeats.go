@@ -25,7 +25,7 @@ const (
 	first = 5
 	// shortest is how long is counted at first. It doubles while failures continue, up to longest.
 	shortest, longest = 10 * time.Second, 5 * time.Minute
-	// kinds is how many kinds of failures are told apart. Beyond that only level and message are compared.
+	// kinds is how many kinds of failures are counted separately. Beyond that only level and message are compared.
 	kinds = 200
 )
 

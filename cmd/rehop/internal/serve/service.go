@@ -118,7 +118,7 @@ func (s Service) Run(ctx context.Context) (err error) {
 	r.telemetry = t
 	ends = append(ends, func() error { return r.closeTelemetry(t) })
 	r.runner = &flow.Runner{Connect: r.connect, Observe: t.observe, ObserveOutbox: t.observeOutbox, ReloadTimeout: s.ReloadTimeout, Logger: s.Logger}
-	if err := t.observeFlows(r.runner.Status); err != nil {
+	if err := ObserveFlows(t.config.Meters, r.runner.Status); err != nil {
 		return err
 	}
 	if s.HTTP != "" {

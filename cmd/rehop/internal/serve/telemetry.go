@@ -195,10 +195,10 @@ func (t *telemetry) stopWatching(ctx context.Context) {
 	}
 }
 
-// observeFlows exports the state of each flow, and the exchanges that the broker refuses. They are those of the file that is loaded, so
+// ObserveFlows exports the state of each flow, and the exchanges that the broker refuses. They are those of the file that is loaded, so
 // their names are bounded.
-func (t *telemetry) observeFlows(status func() flow.Status) error {
-	meter := t.config.Meters.Meter("github.com/rehop/rehop/cmd/rehop")
+func ObserveFlows(meters metric.MeterProvider, status func() flow.Status) error {
+	meter := meters.Meter("github.com/rehop/rehop/cmd/rehop")
 	flows, err := meter.Int64ObservableGauge("rehop.flows", metric.WithDescription("1 for the state of a flow, 0 for its other states"), metric.WithUnit("{flow}"))
 	if err != nil {
 		return fmt.Errorf("start metrics: %w", err)
