@@ -174,7 +174,7 @@ func (c *Client) keepExchanges(ctx context.Context) {
 	for !c.exchanges.Empty() {
 		changed := c.publish.Changed()
 		if err := c.declareExchanges(ctx); err != nil && ctx.Err() == nil {
-			c.config.Logger.Error("rehop: cannot declare the exchanges of Config.Exchanges", "err", err)
+			c.config.Logger.Error("rehop: cannot declare the configured exchanges", "err", err)
 		}
 		select {
 		case <-changed:

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,21 +26,29 @@ import (
 //
 // Delivery is at least once, so the program may receive a message again. Use REHOP_MESSAGE_ID to recognize it.
 //
+// The program gets few other variables of this process, because they can contain secrets: see Inherit.
+//
+// Child processes do not outlive the program: on Unix it has a process group of its own, and what is left of the group when the program has
+// ended is killed. On Linux the program is also killed when this process dies. Its child processes then notice it by their input and
+// output only.
+//
 // A Command is safe for concurrent use. Do not change its fields after its first use.
 type Command struct {
 	// Path is the program: a path, or a name that is searched in PATH. Required. If it cannot be started, the subscription pauses.
 	Path string
 	// Args are its arguments. They are passed unchanged, without a shell. Default: none.
 	Args []string
-	// Env is added to the environment of this process, as NAME=value. Variables of this process that begin with REHOP_ are not passed on.
-	// Default: none.
+	// Env are variables for the program, as NAME=value. They take precedence over those of Inherit. Default: none.
 	Env []string
+	// Inherit are the names of further variables of this process that the program gets. A * at the end stands for any characters, so AWS_*
+	// is all variables that begin with AWS_, and * is all. Variables that begin with REHOP_ are never passed on. Default: only PATH, HOME,
+	// USER, LOGNAME, SHELL, LANG, LANGUAGE, LC_*, TZ, TMPDIR, SSL_CERT_FILE and SSL_CERT_DIR, and on Windows what its programs need.
+	Inherit []string
 	// Dir is the working directory. Default: that of this process.
 	Dir string
 	// Timeout bounds one run. Keep it below the subscription's timeout. Default: 30 s.
 	Timeout time.Duration
-	// Grace is how long the program may take to end after SIGTERM, which it receives when its time is up. Then it is killed together with
-	// all its child processes. Default: 2 s.
+	// Grace is how long the program may take to end after SIGTERM, which it receives when its time is up. Then it is killed. Default: 2 s.
 	Grace time.Duration
 	// Carry sets variables with the context of an attempt, such as TRACEPARENT. Their names are converted to capitals. Use
 	// rehopotel.Telemetry.Carry to pass traces on. Default: none.
@@ -94,6 +101,14 @@ func (c *Command) Validate() error {
 			fault("Env: the entry for %q must be NAME=value", name)
 		}
 	}
+	for _, pattern := range c.Inherit {
+		switch name, _ := strings.CutSuffix(pattern, "*"); {
+		case pattern == "" || strings.ContainsAny(name, "=*\x00"):
+			fault("Inherit: %q must be the name of a variable, or the beginning of one and *", pattern)
+		case strings.HasPrefix(name, environmentPrefix):
+			fault("Inherit: %q is not passed on: variables that begin with %s describe the message", pattern, environmentPrefix)
+		}
+	}
 	for code, o := range c.Outcomes {
 		if code < 0 || code > 255 {
 			fault("Outcomes: exit code %d must be from 0 to 255", code)
@@ -140,10 +155,15 @@ func (c *Command) Handle(ctx context.Context, d *rehop.Delivery) error {
 	defer cancel()
 	output := &tail{limit: excerptBytes}
 	program := exec.CommandContext(limited, c.Path, c.Args...)
-	program.Stdin, program.Stdout, program.Stderr = bytes.NewReader(d.Body), output, output
-	program.Env, program.Dir = slices.Concat(inherited(), c.Env, environment(d), c.carried(ctx)), c.Dir
+	program.Stdin = bytes.NewReader(d.Body)
+	program.Env, program.Dir = slices.Concat(inherited(os.Environ(), c.Inherit), c.Env, environment(d), c.carried(ctx)), c.Dir
 	grace := cmp.Or(c.Grace, 2*time.Second)
-	group, asked := newGroup(program), false
+	defer keepThread()()
+	group, err := newGroup(program, output)
+	if err != nil {
+		return rehop.Unavailable(fmt.Errorf("start %s: %w", c.Path, err))
+	}
+	asked := false
 	program.Cancel = func() error { // at most once, and Wait waits for it
 		if ctx.Err() != nil { // the handler's time is up, or the subscription stops: the message is requeued now
 			grace = 0
@@ -152,10 +172,9 @@ func (c *Command) Handle(ctx context.Context, d *rehop.Delivery) error {
 		asked = err == nil // otherwise it had already ended
 		return err
 	}
-	// A child process may hold its output open.
+	// A child process may hold its input open.
 	program.WaitDelay = grace + time.Second
-	err := program.Start()
-	if err != nil {
+	if err := group.start(); err != nil {
 		return rehop.Unavailable(fmt.Errorf("start %s: %w", c.Path, withoutPath(err)))
 	}
 	err = program.Wait()
@@ -164,15 +183,6 @@ func (c *Command) Handle(ctx context.Context, d *rehop.Delivery) error {
 		return c.cutShort(context.Cause(limited), timeout)
 	}
 	return c.judge(program, err, output.String())
-}
-
-// environmentPrefix begins the names of variables that describe the message.
-const environmentPrefix = "REHOP_"
-
-// inherited is this process's environment without variables that could be mistaken for the message's, such as $REHOP_BROKER, which has a
-// password.
-func inherited() []string {
-	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, environmentPrefix) })
 }
 
 // carried returns variables with the context of an attempt.
@@ -222,49 +232,4 @@ func (c *Command) judge(program *exec.Cmd, err error, output string) error {
 		return rehop.Unavailable(failure)
 	}
 	return failure
-}
-
-// environment returns variables that describe a message.
-func environment(d *rehop.Delivery) []string {
-	var list []string
-	var bytes, leftOut int
-	taken := make(map[string]bool)
-	add := func(name, value string, ok bool) {
-		name = variable(name)
-		size := len(name) + len("=\x00") + len(value)
-		if !ok || taken[name] || strings.ContainsRune(value, 0) || bytes+size > environmentBytes || len(list) >= describeFields {
-			leftOut++
-			return
-		}
-		taken[name] = true
-		bytes += size
-		list = append(list, name+"="+value)
-	}
-	properties(d, add)
-	put := putter(add)
-	put.text("Content-Type", d.ContentType)
-	put.text("Content-Encoding", d.ContentEncoding)
-	put.text("Last-Error", d.LastError)
-	if leftOut > 0 {
-		list = append(list, variable("Left-Out")+"="+strconv.Itoa(leftOut))
-	}
-	return list
-}
-
-// environmentBytes bounds the variables of a message. Operating systems limit arguments and environment together to not much more.
-const environmentBytes = 64 << 10
-
-func variable(name string) string { return environmentPrefix + capitals(name) }
-
-// capitals converts a name to one that a variable can have.
-func capitals(name string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z':
-			return r - 'a' + 'A'
-		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
-			return r
-		}
-		return '_'
-	}, name)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -39,7 +40,7 @@ func newEndpoint(h *HTTP) (*endpoint, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("target: "+format, args...)) }
 	e := &endpoint{
-		client: clientFor(h.Client), timeout: cmp.Or(h.Timeout, 30*time.Second), header: h.Header.Clone(),
+		client: clientFor(h), timeout: cmp.Or(h.Timeout, 30*time.Second), header: h.Header.Clone(),
 		prefix: cmp.Or(h.HeaderPrefix, "Rehop-"), bodyOnly: h.BodyOnly, carry: h.Carry, retryAll: h.RetryAll, maxWait: cmp.Or(h.MaxRetryAfter, defaultMaxRetryAfter),
 	}
 	u, err := parseURL(h.URL)
@@ -48,6 +49,12 @@ func newEndpoint(h *HTTP) (*endpoint, error) {
 	} else {
 		e.url, e.name = u, place(u)
 		e.secrets = hiding(h, u)
+	}
+	if address, err := netip.ParseAddr(hostOf(u)); err == nil && h.RefusePrivate && isPrivate(address) {
+		fault("URL has the address %s, which is not on the public internet and RefusePrivate refuses", address)
+	}
+	if h.Client != nil && (h.TLS != (TLS{}) || h.RefusePrivate) {
+		fault("Client cannot be combined with TLS and RefusePrivate: configure its transport")
 	}
 	if e.timeout < time.Millisecond {
 		fault("Timeout %v must be at least 1 ms", e.timeout)
@@ -98,6 +105,14 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
+// hostOf is the host of a URL, if there is one.
+func hostOf(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
 // place is a URL without credentials and query.
 func place(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
@@ -145,6 +160,9 @@ func (e *endpoint) post(ctx context.Context, d *rehop.Delivery) error {
 	}
 	e.fill(request, d)
 	response, err := e.client.Do(request)
+	if _, unusable := errors.AsType[*filesError](err); unusable {
+		return rehop.Unavailable(e.unanswered(ctx, err))
+	}
 	if err != nil {
 		return e.unanswered(ctx, err)
 	}

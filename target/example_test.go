@@ -2,10 +2,13 @@ package target_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/rehop/rehop"
@@ -94,4 +97,37 @@ func ExampleForward() {
 	}
 	<-done
 	// Output: audits with key order.large: {"total":9000}
+}
+
+// A receiver in Go accepts only requests that were signed with the secret that it shares with the flow.
+func ExampleVerify() {
+	secret := target.Secret("whsec_" + base64.StdEncoding.EncodeToString([]byte("a secret of at least 24 bytes")))
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+		if err != nil {
+			return
+		}
+		if err := target.Verify(r.Header, body, secret); err != nil {
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		fmt.Printf("message %s: %s\n", r.Header.Get(target.HeaderID), body)
+	}))
+	defer receiver.Close()
+
+	h := &target.HTTP{URL: receiver.URL, Secrets: []target.Secret{secret}}
+	defer h.Close()
+	err := h.Handle(context.Background(), &rehop.Delivery{Message: rehop.Message{ID: "m-1", Body: []byte(`{"order": 1}`)}})
+	fmt.Println(err)
+
+	forged, err := http.Post(receiver.URL, "application/json", strings.NewReader(`{"order": 2}`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer forged.Body.Close()
+	fmt.Println(forged.Status)
+	// Output:
+	// message m-1: {"order": 1}
+	// <nil>
+	// 401 Unauthorized
 }

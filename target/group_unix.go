@@ -3,6 +3,8 @@
 package target
 
 import (
+	"io"
+	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -12,6 +14,10 @@ import (
 // group is a program with its child processes.
 type group struct {
 	program *exec.Cmd
+	output  io.Writer
+	// read and write are the ends of a pipe for the output. With a pipe of os/exec, Wait would wait for child processes that hold it open.
+	read, write *os.File
+	copied      chan struct{} // closed when the output has been read
 
 	mu    sync.Mutex
 	timer *time.Timer
@@ -19,9 +25,29 @@ type group struct {
 }
 
 // newGroup gives a program that has not started yet a process group of its own.
-func newGroup(program *exec.Cmd) *group {
-	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return &group{program: program}
+func newGroup(program *exec.Cmd, output io.Writer) (*group, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	program.SysProcAttr = attributes()
+	program.Stdout, program.Stderr = write, write
+	return &group{program: program, output: output, read: read, write: write, copied: make(chan struct{})}, nil
+}
+
+// start starts the program. After an error nothing is left.
+func (g *group) start() error {
+	err := g.program.Start()
+	_ = g.write.Close() // the program has its own
+	if err != nil {
+		_ = g.read.Close()
+		return err
+	}
+	go func() { // stop waits for it
+		defer close(g.copied)
+		_, _ = io.Copy(g.output, g.read)
+	}()
+	return nil
 }
 
 // end sends SIGTERM to the group, and SIGKILL after grace.
@@ -37,15 +63,23 @@ func (g *group) end(grace time.Duration) error {
 	return g.signal(syscall.SIGTERM)
 }
 
-// stop is called when the program has ended. If it was asked to end, the rest of its group is killed.
+// outputGrace is how long a process that has left the group may hold the output open.
+const outputGrace = time.Second
+
+// stop is called when the program has ended. It kills the rest of the group.
 func (g *group) stop() {
 	g.mu.Lock()
 	g.over = true
-	asked := g.timer != nil && g.timer.Stop()
-	g.mu.Unlock()
-	if asked {
-		_ = g.signal(syscall.SIGKILL)
+	if g.timer != nil {
+		g.timer.Stop()
 	}
+	g.mu.Unlock()
+	_ = g.signal(syscall.SIGKILL) // an error means that nothing is left
+	_ = g.read.SetReadDeadline(time.Now().Add(outputGrace))
+	<-g.copied
+	_ = g.read.Close()
 }
 
 func (g *group) signal(s syscall.Signal) error { return syscall.Kill(-g.program.Process.Pid, s) }
+
+func sameName(a, b string) bool { return a == b }

@@ -3,6 +3,7 @@ package target
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -28,6 +29,13 @@ type HTTP struct {
 	// redirects with 307 and 308 to the same host. Other redirects would turn the POST into a GET, or send the headers to another host.
 	// A client without CheckRedirect gets the same rule.
 	Client *http.Client
+	// TLS names files for https. It cannot be combined with Client. Default: the system's root certificates, and no client certificate.
+	TLS TLS
+	// RefusePrivate refuses connections to addresses that are not on the public internet: this machine, private networks, link-local
+	// addresses such as 169.254.169.254, and what is reserved. Set it if somebody else chooses the URL, or the address to which its name
+	// points. The address is checked when the connection is made, so a name that changes its address is of no use, and neither is a
+	// redirect. The proxy of the environment is not used. It cannot be combined with Client. Default: false.
+	RefusePrivate bool
 	// Timeout bounds one request. Keep it below the subscription's timeout. Default: 30 s.
 	Timeout time.Duration
 	// Header is sent with every request. It overrides headers from the message. Default: none.
@@ -63,8 +71,13 @@ var _ rehop.Handler = (*HTTP)(nil)
 
 // Validate returns all errors in the settings. Call it when the program starts: with invalid settings, the subscription pauses at the
 // first message.
+//
+// It reads the files of TLS.
 func (h *HTTP) Validate() error {
 	_, err := newEndpoint(h)
+	if _, _, unusable := h.TLS.load(); unusable != nil {
+		err = errors.Join(err, fmt.Errorf("target: %w", unusable))
+	}
 	return err
 }
 

@@ -23,14 +23,22 @@ func sign(header http.Header, keys [][]byte, id string, at time.Time, body []byt
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	signatures := make([]string, len(keys))
 	for i, key := range keys {
-		mac := hmac.New(sha256.New, key)
-		mac.Write([]byte(id + "." + timestamp + "."))
-		mac.Write(body)
-		signatures[i] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+		signatures[i] = signatureVersion + base64.StdEncoding.EncodeToString(signature(key, id, timestamp, body))
 	}
 	header.Set(HeaderID, id)
 	header.Set(HeaderTimestamp, timestamp)
 	if len(signatures) > 0 {
 		header.Set(HeaderSignature, strings.Join(signatures, " "))
 	}
+}
+
+// signatureVersion begins each signature: an HMAC with SHA-256.
+const signatureVersion = "v1,"
+
+// signature signs what an endpoint receives.
+func signature(key []byte, id, timestamp string, body []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(id + "." + timestamp + "."))
+	mac.Write(body)
+	return mac.Sum(nil)
 }

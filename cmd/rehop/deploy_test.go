@@ -30,6 +30,7 @@ import (
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/broker/mgmt"
 	"github.com/rehop/rehop/cmd/rehop/internal/cli"
+	"github.com/rehop/rehop/cmd/rehop/internal/flow"
 	"github.com/rehop/rehop/cmd/rehop/internal/serve"
 	"github.com/rehop/rehop/outbox"
 	"github.com/rehop/rehop/rehopotel"
@@ -107,6 +108,10 @@ func everything(t *testing.T) exported {
 	relay.OnSpill(ctx, &rehop.Message{}, io.EOF)
 	telemetry.Duplicate(ctx, "mailer", d)
 	if _, err := rehopotel.Watch(overview{}, config); err != nil {
+		t.Fatal(err)
+	}
+	status := flow.Status{Flows: []flow.FlowStatus{{Flow: "a"}}, Exchanges: []flow.ExchangeStatus{{Exchange: "x"}}}
+	if err := serve.ObserveFlows(config.Meters, func() flow.Status { return status }); err != nil {
 		t.Fatal(err)
 	}
 	found := make(exported)

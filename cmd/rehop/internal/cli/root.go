@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -20,9 +18,8 @@ type command struct {
 
 // Run runs a command line and returns its exit code.
 func Run(ctx context.Context, args []string, s Surroundings) int {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := untilSignal(ctx)
 	defer stop()
-	context.AfterFunc(ctx, stop) // so that a second ^C ends the process
 	root := (&command{Surroundings: s}).root()
 	root.SetArgs(args)
 	root.SetIn(s.In)

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -20,6 +19,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/cmd/rehop/internal/flow"
+	"github.com/rehop/rehop/cmd/rehop/internal/logs"
 	"github.com/rehop/rehop/cmd/rehop/internal/serve"
 )
 
@@ -28,6 +28,7 @@ type serviceFlags struct {
 	http      string
 	drain     time.Duration
 	readyFile string
+	noFollow  bool
 	logFormat string
 	logLevel  string
 }
@@ -36,8 +37,9 @@ func (f *serviceFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.http, "listen-http", "", `address for health and metrics, "none" for none (default listen.http of the file, else 127.0.0.1:9419)`)
 	flags.DurationVar(&f.drain, "drain", 0, "how long handlers may take to finish at the end (default drain of the file, else 30s)")
 	flags.StringVar(&f.readyFile, "ready-file", "", "when everything runs, write addresses and flows as JSON to this file")
-	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
-	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.BoolVar(&f.noFollow, "no-follow", false, "do not load the file when it has changed, only after SIGHUP")
+	flags.StringVar(&f.logFormat, "log-format", "", "text (short lines), json, or auto: text on a terminal, json otherwise (default log.format of the file, else auto)")
+	flags.StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error (default log.level of the file, else info)")
 }
 
 const (
@@ -48,25 +50,36 @@ const (
 	localFile       = "rehop.yaml"
 )
 
-// serviceLogger writes the log of a service to the error stream.
-func (c *command) serviceLogger(f *serviceFlags) (*slog.Logger, error) {
+// serviceLogger writes the log of a service to the error stream. The caller calls end when nothing is logged any more.
+func (c *command) serviceLogger(f *serviceFlags, file *config.File) (log *slog.Logger, end func(), err error) {
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return nil, usage("--log-level %q must be debug, info, warn or error", f.logLevel)
+	if err := level.UnmarshalText([]byte(cmp.Or(f.logLevel, file.Log.Level, "info"))); err != nil {
+		return nil, nil, usage("--log-level %q must be debug, info, warn or error", f.logLevel)
 	}
-	options := &slog.HandlerOptions{Level: level}
-	switch f.logFormat {
+	format := cmp.Or(f.logFormat, file.Log.Format, "auto")
+	if format == "auto" {
+		format = "json"
+		if c.ErrTerminal {
+			format = "text"
+		}
+	}
+	var out slog.Handler
+	switch format {
 	case "text":
-		return slog.New(slog.NewTextHandler(c.Err, options)), nil
+		out = logs.NewLines(c.Err, level, c.ErrTerminal && c.colours())
 	case "json":
-		return slog.New(slog.NewJSONHandler(c.Err, options)), nil
+		out = logs.NewJSON(c.Err, level)
+	default:
+		return nil, nil, usage("--log-format %q must be text, json or auto", f.logFormat)
 	}
-	return nil, usage("--log-format %q must be text or json", f.logFormat)
+	repeats := logs.NewRepeats(out)
+	return slog.New(logs.NewPlain(repeats, flow.Explain)), repeats.Close, nil
 }
 
 // signalsHelp is the part of the help that up and run share.
-const signalsHelp = `SIGHUP reads the file again: flows that have not changed continue, and a file with errors changes nothing. SIGTERM and ^C let
-handlers finish. The second one ends immediately: unfinished messages return to their queues.`
+const signalsHelp = `When the file has changed, and after SIGHUP, it is read again: flows that have not changed continue, and a file with errors
+changes nothing. SIGTERM and ^C let
+handlers finish. Another one, more than a second later, ends immediately: unfinished messages return to their queues.`
 
 func fileOf(args []string) string { return cmp.Or(firstOf(args), localFile) }
 
@@ -124,12 +137,12 @@ func (c *command) managementOf(file *config.File) (string, *http.Client, error) 
 
 // service returns the service of up and run, which reacts to signals. The caller calls stop at the end.
 func (c *command) service(f *serviceFlags, load func() (*config.File, error), first *config.File) (s serve.Service, stop func(), err error) {
-	log, err := c.serviceLogger(f)
+	log, endLog, err := c.serviceLogger(f, first)
 	if err != nil {
 		return s, nil, err
 	}
-	reload, noReload := passOn(0, syscall.SIGHUP)
-	hurry, noHurry := passOn(1, syscall.SIGINT, syscall.SIGTERM) // the first one ends the context
+	reload, noReload := passOn(nil, syscall.SIGHUP)
+	hurry, noHurry := passOn(&gap{}, syscall.SIGINT, syscall.SIGTERM) // the first one ends the context
 	began := time.Now()
 	s = serve.Service{
 		Load: onceGiven(first, load), Connect: c.brokerOf, Management: c.managementOf, ReloadTimeout: c.reach.connectTimeout,
@@ -137,7 +150,10 @@ func (c *command) service(f *serviceFlags, load func() (*config.File, error), fi
 		Ready:  func(report serve.Report) error { return c.reportReady(report, f.readyFile, time.Since(began)) },
 		Reload: reload, Hurry: hurry,
 	}
-	return s, func() { noReload(); noHurry() }, nil
+	if !f.noFollow && first.Sum != (config.Sum{}) { // otherwise there is no file
+		s.Follow = first.Path
+	}
+	return s, func() { noReload(); noHurry(); endLog() }, nil
 }
 
 func runService(ctx context.Context, s serve.Service) error {
@@ -156,35 +172,6 @@ func onceGiven(first *config.File, load func() (*config.File, error)) func() (*c
 			return f, nil
 		}
 		return load()
-	}
-}
-
-// passOn returns a channel for signals, except for the first few, and a function that ends it.
-func passOn(skip int, signals ...os.Signal) (<-chan struct{}, func()) {
-	in, out, done, ended := make(chan os.Signal, 4), make(chan struct{}), make(chan struct{}), make(chan struct{})
-	signal.Notify(in, signals...)
-	go func() {
-		defer close(ended)
-		for n := 0; ; n++ {
-			select {
-			case <-in:
-			case <-done:
-				return
-			}
-			if n < skip {
-				continue
-			}
-			select {
-			case out <- struct{}{}:
-			case <-done:
-				return
-			}
-		}
-	}()
-	return out, func() {
-		signal.Stop(in)
-		close(done)
-		<-ended
 	}
 }
 
@@ -216,7 +203,17 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 		return c.printJSON(report)
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "rehop is ready after %v\n", took.Round(time.Millisecond))
+	refused := 0
+	for _, f := range report.Flows {
+		if f.Error != "" {
+			refused++
+		}
+	}
+	if refused == 0 {
+		fmt.Fprintf(&out, "rehop is ready after %v\n", took.Round(time.Millisecond))
+	} else {
+		fmt.Fprintf(&out, "rehop runs after %v, but the broker refuses %d of %s\n", took.Round(time.Millisecond), refused, counted(len(report.Flows), "flow"))
+	}
 	row := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(&out, "  %-11s %s\n", name, plain(value))
@@ -242,6 +239,7 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 			name += " (queue " + f.Queue + ")"
 		}
 		row("flow", name+" → "+f.Target)
+		row("refused", f.Error)
 	}
 	row("outboxes", strings.Join(report.Outboxes, ", "))
 	return c.printf("%s", out.String())

@@ -17,11 +17,14 @@ type Surroundings struct {
 	Interactive bool
 	// Width is the width of the terminal of Out. 0: Out is not a terminal.
 	Width int
+	// ErrTerminal means that Err is a terminal.
+	ErrTerminal bool
 }
 
 // Terminal returns the surroundings of this process.
 func Terminal() Surroundings {
 	s := Surroundings{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Interactive: term.IsTerminal(int(os.Stdin.Fd()))}
+	s.ErrTerminal = term.IsTerminal(int(os.Stderr.Fd()))
 	if out := int(os.Stdout.Fd()); term.IsTerminal(out) {
 		s.Width = 80
 		if width, _, err := term.GetSize(out); err == nil && width > 0 {
@@ -37,7 +40,10 @@ func (s Surroundings) env(name string) string {
 }
 
 // coloured reports whether colours can be used: on a terminal, unless the environment disables them.
-func (s Surroundings) coloured() bool {
+func (s Surroundings) coloured() bool { return s.Width > 0 && s.colours() }
+
+// colours reports whether the environment lets a terminal have colours.
+func (s Surroundings) colours() bool {
 	_, no := s.Env("NO_COLOR")
-	return s.Width > 0 && !no && s.env("TERM") != "dumb"
+	return !no && s.env("TERM") != "dumb"
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -337,6 +338,10 @@ func TestFaults(t *testing.T) {
 			[]string{`flow "a" forwards messages to its own queue`}},
 		"no command":       {"flows:\n  a:\n    target: {command: {args: [x]}}", []string{`command of flow "a": run is empty`}},
 		"bad exit code":    {"flows:\n  a:\n    target: {command: {run: x, exit-codes: {300: retry, x: retry, 4: retri}}}", []string{`"300" must be an exit code`, `"x" must be an exit code`, `did you mean "retry"?`}},
+		"bad variable":     {"flows:\n  a:\n    target: {command: {run: x, env: [REHOP_BROKER, 'A*B']}}", []string{`rehop.yaml:3: command of flow "a": env: "REHOP_BROKER" is not passed on`, `env: "A*B" must be the name of a variable`}},
+		"bad private":      {"flows:\n  a:\n    target: {http: {url: 'http://a/', private: never}}", []string{`rehop.yaml:3: "never" must be one of allow, refuse`}},
+		"private address":  {"flows:\n  a:\n    target:\n      http:\n        url: 'http://[::ffff:10.0.0.1]/'\n        private: refuse", []string{`rehop.yaml:5: http of flow "a": url has the address ::ffff:10.0.0.1, which is not on the public internet and private: refuse refuses`}},
+		"missing file":     {"flows:\n  a:\n    target:\n      http:\n        url: 'https://a/'\n        tls: {ca: /no/such/file}", []string{`rehop.yaml:6: http of flow "a": tls CA /no/such/file: no such file or directory`}},
 		"target too long":  {"flows:\n  a:\n    timeout: 1s\n    target: {command: {run: x, timeout: 2s}}", []string{`its target has a timeout of 2s, and the flow one of 1s`}},
 		"unset":            {"flows:\n  a:\n    target: {http: 'http://${NO_SUCH}/'}", []string{`rehop.yaml:3: ${NO_SUCH}: the environment has no NO_SUCH`}},
 		"half a reference": {"broker: 'amqp://${A'", []string{"${ has no } behind it"}},
@@ -371,6 +376,27 @@ func TestFaults(t *testing.T) {
 				t.Errorf("a password is in %v", err)
 			}
 		})
+	}
+}
+
+// What a program gets, and whom an endpoint is.
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	f := parse(t, `
+flows:
+  list: {target: {command: {run: x, env: [DATABASE_URL, "AWS_*", "MODE=${MODE}"]}}}
+  one: {target: {command: {run: x, env: "*"}}}
+  map: {target: {command: {run: x, env: {MODE: fast}}}}
+  public: {target: {http: {url: "https://a/", private: refuse}}}
+  any: {target: {http: {url: "https://a/", private: allow}}}
+`, "MODE", "a=b")
+	for i, want := range []*target.Command{{Inherit: []string{"DATABASE_URL", "AWS_*"}, Env: []string{"MODE=a=b"}}, {Inherit: []string{"*"}}, {Env: []string{"MODE=fast"}}} {
+		if got := f.Flows[i].Target.Command; !slices.Equal(got.Env, want.Env) || !slices.Equal(got.Inherit, want.Inherit) {
+			t.Errorf("%s: got %q and %q, want %q and %q", f.Flows[i].Name, got.Env, got.Inherit, want.Env, want.Inherit)
+		}
+	}
+	if public, anywhere := f.Flows[3].Target.HTTP, f.Flows[4].Target.HTTP; !public.Handler().RefusePrivate || anywhere.Handler().RefusePrivate {
+		t.Errorf("got %+v and %+v, want that the first one refuses private addresses", public, anywhere)
 	}
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,8 @@ import (
 // File is the content of a rehop.yaml. Zero values mean that the file does not set them.
 type File struct {
 	Path string
+	// Sum identifies the content, if it was read by Load.
+	Sum Sum
 	// Broker has the URLs of the broker's nodes.
 	Broker []string
 	// Management is the URL of the broker's management API.
@@ -41,6 +44,7 @@ type File struct {
 	MaxBody int
 	// QueueType is the type of delay queues and failed queues.
 	QueueType layout.QueueType
+	Log       Log
 	// Drain is how long handlers may take to finish when the program ends.
 	Drain     time.Duration
 	Exchanges []rehop.Exchange
@@ -61,6 +65,12 @@ type Listen struct {
 // TLS names files for connections to the broker.
 type TLS struct{ CA, Cert, Key string }
 
+// Log is how the program logs.
+type Log struct {
+	Format string // text, json or auto
+	Level  string // debug, info, warn or error
+}
+
 // largestBody is the most that any broker accepts.
 const largestBody = 512 << 20
 
@@ -76,20 +86,11 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, text, os.LookupEnv)
-}
-
-func read(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, Faults{{File: path, Text: "cannot be read: " + reason(err)}}
+	file, err := Parse(path, text, os.LookupEnv)
+	if err == nil {
+		file.Sum = sha256.Sum256(text)
 	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, largest+1))
-	if err != nil {
-		return nil, Faults{{File: path, Text: "cannot be read: " + reason(err)}}
-	}
-	return text, nil
+	return file, err
 }
 
 // None is the configuration of a service without a file.
@@ -179,9 +180,12 @@ func (r *reader) file(root *yaml.Node, f *File) {
 		"max-body":   r.bytes(&f.MaxBody),
 		"queue-type": choice(r, &f.QueueType, layout.Quorum, layout.Classic),
 		"drain":      r.period(&f.Drain),
-		"exchanges":  func(n *yaml.Node) { r.exchanges(n, f) },
-		"flows":      func(n *yaml.Node) { r.flows(n, f) },
-		"outboxes":   func(n *yaml.Node) { r.outboxes(n, f) },
+		"log": func(n *yaml.Node) {
+			r.mapping(n, "log", keys{"format": choice(r, &f.Log.Format, "auto", "text", "json"), "level": choice(r, &f.Log.Level, "debug", "info", "warn", "error")})
+		},
+		"exchanges": func(n *yaml.Node) { r.exchanges(n, f) },
+		"flows":     func(n *yaml.Node) { r.flows(n, f) },
+		"outboxes":  func(n *yaml.Node) { r.outboxes(n, f) },
 	})
 	for _, key := range []string{"data", "users", "limits", "rabbitmq"} {
 		if _, given := at.keys[key]; given && len(f.Broker) > 0 {

@@ -3,6 +3,7 @@ package config
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -28,12 +29,14 @@ type HTTP struct {
 	Timeout       time.Duration
 	RetryAll      bool
 	MaxRetryAfter time.Duration
+	TLS           target.TLS
+	RefusePrivate bool
 }
 
 // Handler returns a handler for the endpoint.
 func (h HTTP) Handler() *target.HTTP {
 	return &target.HTTP{URL: h.URL, Header: h.Header, HeaderPrefix: h.HeaderPrefix, BodyOnly: h.BodyOnly, Secrets: h.Secrets, Timeout: h.Timeout,
-		RetryAll: h.RetryAll, MaxRetryAfter: h.MaxRetryAfter}
+		RetryAll: h.RetryAll, MaxRetryAfter: h.MaxRetryAfter, TLS: h.TLS, RefusePrivate: h.RefusePrivate}
 }
 
 // String returns where messages go, without secrets.
@@ -81,7 +84,7 @@ func short(n *yaml.Node, key string) *yaml.Node {
 }
 
 func (r *reader) http(n *yaml.Node, of string) *HTTP {
-	h := &HTTP{}
+	h, private := &HTTP{}, ""
 	what := "http of " + of
 	before := len(r.faults)
 	at := r.mapping(short(n, "url"), what, keys{
@@ -94,12 +97,17 @@ func (r *reader) http(n *yaml.Node, of string) *HTTP {
 		}),
 		"header-prefix": r.text(&h.HeaderPrefix), "body-only": r.whether(&h.BodyOnly), "secrets": texts(r, &h.Secrets),
 		"timeout": r.period(&h.Timeout), "retry-all": r.whether(&h.RetryAll), "max-retry-after": r.period(&h.MaxRetryAfter),
+		"tls": func(n *yaml.Node) {
+			r.mapping(n, "tls of "+what, keys{"ca": r.text(&h.TLS.CA), "cert": r.text(&h.TLS.Cert), "key": r.text(&h.TLS.Key)})
+		},
+		"private": choice(r, &private, "allow", "refuse"),
 	})
+	h.RefusePrivate = private == "refuse"
 	if len(r.faults) > before {
 		return h // otherwise values that could not be read would be reported as missing
 	}
 	if err := h.Handler().Validate(); err != nil {
-		r.blame(at, err, map[string]string{"URL": "url", "Header": "headers"})
+		r.blame(at, err, map[string]string{"URL": "url", "Header": "headers", "RefusePrivate": "private: refuse"})
 	}
 	return h
 }
@@ -110,7 +118,7 @@ func (r *reader) command(n *yaml.Node, of string) *target.Command {
 	before := len(r.faults)
 	at := r.mapping(short(n, "run"), "command of "+of, keys{
 		"run": r.texts(&run), "args": r.texts(&args), "dir": r.text(&c.Dir), "timeout": r.period(&c.Timeout), "grace": r.period(&c.Grace),
-		"env":        r.values("env", func(name, value string) { c.Env = append(c.Env, name+"="+value) }),
+		"env":        r.variables(c),
 		"exit-codes": func(n *yaml.Node) { r.exitCodes(n, c) },
 	})
 	if len(run) > 0 {
@@ -120,7 +128,7 @@ func (r *reader) command(n *yaml.Node, of string) *target.Command {
 		return c
 	}
 	if err := c.Validate(); err != nil {
-		r.blame(at, err, map[string]string{"Path": "run", "Outcomes": "exit-codes"})
+		r.blame(at, err, map[string]string{"Path": "run", "Outcomes": "exit-codes", "Inherit": "env"})
 		return c
 	}
 	if r.programs {
@@ -129,6 +137,26 @@ func (r *reader) command(n *yaml.Node, of string) *target.Command {
 		}
 	}
 	return c
+}
+
+// variables reads a mapping of variables to set, or a list of names to pass on and of NAME=value to set.
+func (r *reader) variables(c *target.Command) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		if n.Kind == yaml.MappingNode {
+			r.values("env", func(name, value string) { c.Env = append(c.Env, name+"="+value) })(n)
+			return
+		}
+		r.list(n, func(item *yaml.Node) {
+			text, _, ok := r.scalar(item, "NAME or NAME=value")
+			switch {
+			case !ok:
+			case strings.Contains(text, "="):
+				c.Env = append(c.Env, text)
+			default:
+				c.Inherit = append(c.Inherit, text)
+			}
+		})
+	}
 }
 
 func (r *reader) exitCodes(n *yaml.Node, c *target.Command) {

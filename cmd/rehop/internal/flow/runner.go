@@ -32,6 +32,7 @@ type Runner struct {
 	current *generation
 
 	retiring sync.WaitGroup // what a reload has replaced
+	tally    tally
 }
 
 // Observer observes a client and the work of its flows.
@@ -52,6 +53,8 @@ type generation struct {
 	watch    *watch
 	flows    map[string]*running
 	relays   map[string]*relaying
+	refused  map[string]*refusal // flows that the broker does not accept, by name
+	without  map[string]*refusal // exchanges of the file that the client does not declare, by name
 }
 
 // clientSettings are the parts of a file that need a new client when they change.
@@ -70,9 +73,10 @@ func settingsOf(f *config.File) clientSettings {
 // usualBuffer is a client's default limit for unconfirmed and for waiting bytes.
 const usualBuffer = 64 << 20
 
-// Start starts the flows and relays of a file. It does not wait for a broker that cannot be reached.
+// Start starts the flows and relays of a file. It does not wait for a broker that cannot be reached. A flow that the broker refuses does not
+// keep the others from starting: call Retry when RetryAt is due.
 func (r *Runner) Start(ctx context.Context, file *config.File) error {
-	g, err := r.open(ctx, file)
+	g, err := r.open(ctx, file, all())
 	if err != nil {
 		return err
 	}
@@ -110,13 +114,21 @@ func (r *Runner) Reload(ctx context.Context, file *config.File) (Changes, error)
 	if reflect.DeepEqual(settingsOf(r.current.file), settingsOf(file)) {
 		return r.change(ctx, file)
 	}
-	next, err := r.open(ctx, file)
-	if err != nil {
+	if err := r.move(ctx, file, r.current.asNow()); err != nil {
 		return Changes{}, err
+	}
+	return Changes{Client: true, Begun: slices.Sorted(maps.Keys(r.current.flows))}, nil
+}
+
+// move starts everything on a new client, and when it consumes, drains what runs now.
+func (r *Runner) move(ctx context.Context, file *config.File, tolerated tolerance) error {
+	next, err := r.open(ctx, file, tolerated)
+	if err != nil {
+		return err
 	}
 	if err := next.watch.awaitConsuming(ctx, next.client, slices.Collect(maps.Values(next.flows)), r.reloadTimeout()); err != nil {
 		r.retire(file.Drain, func(ctx context.Context) { _ = r.close(ctx, next) }) // some of its flows may be handling messages
-		return Changes{}, fmt.Errorf("%w: %w", ErrConnect, err)
+		return fmt.Errorf("%w: %w", ErrConnect, err)
 	}
 	r.startRelays(next) // not before: they would take leases from the old ones, which have a working broker
 	before := r.current
@@ -129,21 +141,51 @@ func (r *Runner) Reload(ctx context.Context, file *config.File) (Changes, error)
 			}
 		}
 	})
-	return Changes{Client: true, Begun: slices.Sorted(maps.Keys(next.flows))}, nil
+	return nil
 }
 
 // open starts a client and the flows on it.
-func (r *Runner) open(ctx context.Context, file *config.File) (*generation, error) {
+func (r *Runner) open(ctx context.Context, file *config.File, tolerated tolerance) (*generation, error) {
+	g, err := r.openClient(ctx, file, tolerated)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range file.Flows {
+		begun, err := begin(ctx, g, f)
+		if _, refused := errors.AsType[*rehop.TopologyError](err); refused {
+			err = explainFlow(file.Path, f, err)
+			if tolerated.flow(f) {
+				var before *refusal
+				if r.current != nil {
+					before = r.current.refused[f.Name]
+				}
+				g.refused[f.Name] = r.refused(before, "flow", f.Name, f, err)
+				continue
+			}
+		}
+		if err != nil {
+			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			return nil, errors.Join(err, r.close(stopping, g))
+		}
+		g.flows[f.Name] = begun
+	}
+	g.watch.follow(g)
+	return g, nil
+}
+
+// openWith starts a client that declares these exchanges.
+func (r *Runner) openWith(ctx context.Context, file *config.File, exchanges []rehop.Exchange) (*generation, error) {
 	settings, err := r.Connect(file)
 	if err != nil {
 		return nil, err
 	}
-	settings.Exchanges, settings.QueueType, settings.Logger = file.Exchanges, file.QueueType, r.Logger
+	settings.Exchanges, settings.QueueType, settings.Logger = exchanges, file.QueueType, r.Logger
 	if settings.MaxBody = file.MaxBody; file.MaxBody > usualBuffer {
 		settings.MaxUnconfirmedBytes, settings.MaxWaitingBytes = file.MaxBody, file.MaxBody // otherwise it could never be sent
 	}
-	watch := &watch{}
-	settings.Hooks = []rehop.Hooks{watch.hooks(), {OnResult: journal{r.Logger}.OnResult}}
+	watch := &watch{file: file.Path}
+	settings.Hooks = []rehop.Hooks{watch.hooks(), {OnResult: journal{r.Logger}.OnResult}, {OnResult: r.tally.OnResult}}
 	var observer Observer
 	if r.Observe != nil {
 		if observer, err = r.Observe(); err != nil {
@@ -155,18 +197,8 @@ func (r *Runner) open(ctx context.Context, file *config.File) (*generation, erro
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConnect, err)
 	}
-	g := &generation{file: file, client: client, observer: observer, watch: watch, flows: make(map[string]*running), relays: make(map[string]*relaying)}
-	for _, f := range file.Flows {
-		begun, err := begin(ctx, g, f)
-		if err != nil {
-			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-			defer cancel()
-			return nil, errors.Join(err, r.close(stopping, g))
-		}
-		g.flows[f.Name] = begun
-	}
-	watch.follow(g)
-	return g, nil
+	return &generation{file: file, client: client, observer: observer, watch: watch, flows: make(map[string]*running), relays: make(map[string]*relaying),
+		refused: make(map[string]*refusal)}, nil
 }
 
 func (r *Runner) startRelays(g *generation) {
@@ -179,21 +211,21 @@ func (r *Runner) startRelays(g *generation) {
 func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error) {
 	var changes Changes
 	g := r.current
-	begun, wanted := make(map[string]*running), make(map[string]bool)
+	begun, wanted, asNow := make(map[string]*running), make(map[string]bool), g.asNow()
 	for _, f := range file.Flows {
 		wanted[f.Name] = true
 		before, ok := g.flows[f.Name]
-		if ok && reflect.DeepEqual(before.flow, f) {
+		if ok && reflect.DeepEqual(before.flow, f) || asNow.flow(f) {
 			continue
 		}
 		// The old one continues until the new one runs: both consume the queue for a moment, as two copies of the program do.
 		next, err := begin(ctx, g, f)
 		if err != nil {
 			abandon(begun)
-			return Changes{}, err
+			return Changes{}, explainFlow(file.Path, f, err)
 		}
 		begun[f.Name] = next
-		if ok {
+		if ok || g.refused[f.Name] != nil {
 			changes.Changed = append(changes.Changed, f.Name)
 		} else {
 			changes.Begun = append(changes.Begun, f.Name)
@@ -217,6 +249,14 @@ func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error)
 		}
 	}
 	maps.Copy(g.flows, begun)
+	for name := range g.refused {
+		if begun[name] != nil || !wanted[name] {
+			delete(g.refused, name)
+			if !wanted[name] {
+				changes.Ended = append(changes.Ended, name)
+			}
+		}
+	}
 	for _, e := range ending {
 		r.retire(g.file.Drain, func(ctx context.Context) { r.end(ctx, e) })
 	}
@@ -280,6 +320,7 @@ func (r *Runner) retire(within time.Duration, end func(context.Context)) {
 
 // Close drains all flows and ends everything. When ctx ends, unfinished messages return to the broker.
 func (r *Runner) Close(ctx context.Context) error {
+	r.tally.close()
 	var err error
 	if r.current != nil {
 		err = r.close(ctx, r.current)

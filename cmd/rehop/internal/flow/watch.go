@@ -15,10 +15,14 @@ import (
 
 // watch is the state of a generation's client and flows. Its hooks receive the events of the client.
 type watch struct {
+	file string // path, for errors
+
 	mu       sync.Mutex
 	client   *rehop.Client
 	lost     error // why there is no connection
 	followed []*running
+	refused  []FlowStatus     // flows that do not run
+	without  []ExchangeStatus // exchanges that are not declared
 	queues   map[string]*standing
 	news     chan struct{} // closed at the next change; nil: no goroutine waits for it
 }
@@ -110,7 +114,14 @@ func (w *watch) follow(g *generation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.client, w.followed = g.client, slices.Collect(maps.Values(g.flows))
-	slices.SortFunc(w.followed, func(a, b *running) int { return strings.Compare(a.flow.Name, b.flow.Name) })
+	w.refused, w.without = nil, nil
+	for name, one := range g.refused {
+		w.refused = append(w.refused, FlowStatus{Flow: name, Queue: one.flow.Subscriber.Queue, Refused: true, Error: one.err.Error()})
+	}
+	for name, one := range g.without {
+		w.without = append(w.without, ExchangeStatus{name, one.err.Error()})
+	}
+	slices.SortFunc(w.without, func(a, b ExchangeStatus) int { return strings.Compare(a.Exchange, b.Exchange) })
 	w.notify()
 }
 
@@ -118,7 +129,7 @@ func (w *watch) follow(g *generation) {
 func (w *watch) status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := Status{Broker: w.client.State(), Flows: []FlowStatus{}}
+	s := Status{Broker: w.client.State(), Flows: append([]FlowStatus{}, w.refused...), Exchanges: w.without}
 	if !s.connected() && w.lost != nil {
 		s.Error = w.lost.Error()
 	}
@@ -130,11 +141,13 @@ func (w *watch) status() Status {
 			case known.paused && known.pause != nil:
 				q.Error = known.pause.Error()
 			case !q.Consuming && known.down != nil:
-				q.Error = known.down.Error()
+				_, q.Refused = errors.AsType[*rehop.TopologyError](known.down)
+				q.Error = explainFlow(w.file, f.flow, known.down).Error()
 			}
 		}
 		s.Flows = append(s.Flows, q)
 	}
+	slices.SortFunc(s.Flows, func(a, b FlowStatus) int { return strings.Compare(a.Flow, b.Flow) })
 	return s
 }
 
@@ -167,7 +180,7 @@ func (w *watch) missing(client *rehop.Client, flows []*running) (final bool, err
 	for _, f := range flows {
 		queue := w.queues[f.flow.Subscriber.Queue]
 		if queue != nil && queue.refused != nil {
-			return true, fmt.Errorf("flow %q: %w", f.flow.Name, queue.refused)
+			return true, fmt.Errorf("flow %q: %w", f.flow.Name, explainFlow(w.file, f.flow, queue.refused))
 		}
 		if connected && !f.sub.Receiving() {
 			err = fmt.Errorf("flow %q does not consume", f.flow.Name)
@@ -186,14 +199,19 @@ func (w *watch) missing(client *rehop.Client, flows []*running) (final bool, err
 }
 
 // AwaitReady waits until all flows consume. Call it after Start.
-func (r *Runner) AwaitReady(ctx context.Context) error {
+func (r *Runner) AwaitReady(ctx context.Context) error { return r.await(ctx, Status.Ready) }
+
+// AwaitSettled waits until there is a connection, and each flow consumes or is refused by the broker. Call it after Start.
+func (r *Runner) AwaitSettled(ctx context.Context) error { return r.await(ctx, Status.settled) }
+
+func (r *Runner) await(ctx context.Context, is func(Status) bool) error {
 	for {
 		w := r.watching()
 		next := w.next()
 		if r.watching() != w { // a reload came between
 			continue
 		}
-		if w.status().Ready() {
+		if is(w.status()) {
 			return nil
 		}
 		select {
@@ -217,6 +235,14 @@ type Status struct {
 	Broker rehop.State  `json:"broker"`
 	Error  string       `json:"error,omitempty"` // why there is no connection
 	Flows  []FlowStatus `json:"flows"`
+	// Exchanges are those of the file that the broker refuses.
+	Exchanges []ExchangeStatus `json:"exchanges,omitempty"`
+}
+
+// ExchangeStatus is an exchange that the broker refuses, and why.
+type ExchangeStatus struct {
+	Exchange string `json:"exchange"`
+	Error    string `json:"error"`
 }
 
 // FlowStatus is the state of a flow.
@@ -225,14 +251,44 @@ type FlowStatus struct {
 	Queue     string `json:"queue"`
 	Consuming bool   `json:"consuming"`
 	Paused    bool   `json:"paused,omitempty"`
-	Error     string `json:"error,omitempty"` // why it does not consume, or pauses
+	Refused   bool   `json:"refused,omitempty"` // the broker does not accept its exchange or queue; rehop keeps trying
+	Error     string `json:"error,omitempty"`   // why it does not consume, or pauses
 }
 
 func (s Status) connected() bool {
 	return s.Broker == rehop.StateOpen || s.Broker == rehop.StateBlocked
 }
 
-// Ready reports whether all flows consume. A flow that pauses does: it waits for its target.
+// The states of a flow, for metrics.
+const (
+	Consuming = "consuming"
+	Paused    = "paused"
+	Refused   = "refused"
+	Waiting   = "waiting" // for the broker
+)
+
+// States are all states of a flow.
+func States() []string { return []string{Consuming, Paused, Refused, Waiting} }
+
+// State is the state of the flow.
+func (f FlowStatus) State() string {
+	switch {
+	case f.Refused:
+		return Refused
+	case f.Paused:
+		return Paused
+	case f.Consuming:
+		return Consuming
+	}
+	return Waiting
+}
+
+// settled reports whether no flow is about to start.
+func (s Status) settled() bool {
+	return s.connected() && !slices.ContainsFunc(s.Flows, func(f FlowStatus) bool { return !f.Consuming && !f.Refused })
+}
+
+// Ready reports whether all flows consume, and all exchanges are declared. A flow that pauses does: it waits for its target.
 func (s Status) Ready() bool {
-	return s.connected() && !slices.ContainsFunc(s.Flows, func(f FlowStatus) bool { return !f.Consuming })
+	return s.connected() && len(s.Exchanges) == 0 && !slices.ContainsFunc(s.Flows, func(f FlowStatus) bool { return !f.Consuming })
 }

@@ -42,8 +42,10 @@ type Service struct {
 	Env    func(name string) (value string, set bool)
 	Logger *slog.Logger
 
-	// Ready is called once, when all flows run.
+	// Ready is called once, when all flows run, except those that the broker refuses.
 	Ready func(Report) error
+	// Follow is the path of the file if it is to be loaded when it has changed. Empty: only Reload loads it.
+	Follow string
 	// Reload makes the service read the file again. Hurry ends draining.
 	Reload, Hurry <-chan struct{}
 }
@@ -66,6 +68,7 @@ type FlowReport struct {
 	Name   string `json:"name"`
 	Queue  string `json:"queue"`
 	Target string `json:"target"`
+	Error  string `json:"error,omitempty"` // why the broker refuses it; rehop keeps trying
 }
 
 type run struct {
@@ -118,6 +121,9 @@ func (s Service) Run(ctx context.Context) (err error) {
 	r.telemetry = t
 	ends = append(ends, func() error { return r.closeTelemetry(t) })
 	r.runner = &flow.Runner{Connect: r.connect, Observe: t.observe, ObserveOutbox: t.observeOutbox, ReloadTimeout: s.ReloadTimeout, Logger: s.Logger}
+	if err := ObserveFlows(t.config.Meters, r.runner.Status); err != nil {
+		return err
+	}
 	if s.HTTP != "" {
 		end, err := r.startHTTP(t)
 		if err != nil {
@@ -165,7 +171,7 @@ func (r *run) wait(ctx context.Context) error {
 	ready := make(chan struct{})
 	go func() {
 		defer close(ready)
-		_ = r.runner.AwaitReady(waiting)
+		_ = r.runner.AwaitSettled(waiting)
 	}()
 	defer func() {
 		stop()
@@ -173,8 +179,20 @@ func (r *run) wait(ctx context.Context) error {
 			<-ready
 		}
 	}()
+	changed := make(chan config.Sum)
+	if r.Follow != "" {
+		r.serving.Go(func() { follow(r.Follow).run(waiting, r.file.Sum, changed) })
+	}
+	retry := time.NewTimer(0)
+	defer retry.Stop()
 	for {
+		retry.Stop()
+		if at, due := r.runner.RetryAt(); due {
+			retry.Reset(time.Until(at))
+		}
 		select {
+		case <-retry.C:
+			r.runner.Retry(ctx)
 		case <-ready:
 			ready = nil
 			if ctx.Err() == nil {
@@ -186,6 +204,11 @@ func (r *run) wait(ctx context.Context) error {
 			}
 		case <-r.Reload:
 			r.reload(ctx)
+		case sum := <-changed:
+			if sum != r.file.Sum { // otherwise it was loaded already
+				r.Logger.Info("the file has changed", "file", r.Follow)
+				r.reload(ctx)
+			}
 		case err := <-r.failed:
 			return err
 		case <-ctx.Done():
@@ -204,8 +227,14 @@ func (r *run) reportReady() error {
 		}
 		report.Broker = withoutPasswords(settings.URLs)
 	}
+	refused := make(map[string]string)
+	for _, f := range r.runner.Status().Flows {
+		if f.Refused {
+			refused[f.Flow] = f.Error
+		}
+	}
 	for _, f := range r.file.Flows {
-		report.Flows = append(report.Flows, FlowReport{f.Name, f.Subscriber.Queue, f.Target.String()})
+		report.Flows = append(report.Flows, FlowReport{f.Name, f.Subscriber.Queue, f.Target.String(), refused[f.Name]})
 	}
 	for _, o := range r.file.Outboxes {
 		report.Outboxes = append(report.Outboxes, o.Name)
@@ -249,6 +278,7 @@ func (r *run) warnOfRestart(file *config.File) {
 	needs("users", r.file.Users, file.Users)
 	needs("hosts", r.file.Hosts, file.Hosts)
 	needs("limits", r.file.Limits, file.Limits)
+	needs("log", r.file.Log, file.Log)
 	if r.Embedded != nil {
 		needs("broker", r.file.Broker, file.Broker)
 		needs("rabbitmq", r.file.RabbitMQ, file.RabbitMQ)
@@ -273,11 +303,15 @@ func (r *run) drain() error {
 		case <-ended:
 		}
 	}()
-	r.Logger.Info("draining", "limit", limit)
+	r.Logger.Info("draining: handlers may finish", "limit", limit)
+	began := time.Now()
 	if err := r.runner.Close(ctx); err != nil {
 		// Nothing is lost: the broker has the unfinished messages.
 		r.Logger.Warn("the connection was not closed cleanly", "err", err)
 	}
+	n := r.runner.Counts()
+	r.Logger.Info("stopped", "handled", n.Done, "retried", n.Retried, "failed", n.Failed, "discarded", n.Discarded, "postponed", n.Postponed,
+		"returned", n.Returned, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 

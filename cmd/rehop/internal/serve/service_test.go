@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/cmd/rehop/internal/serve"
+	"github.com/rehop/rehop/rehoptest"
 )
 
 // environment is what a test's service sees.
@@ -223,6 +226,80 @@ func await(t *testing.T, what string, is func() bool) {
 		case <-limit:
 			t.Fatalf("after 2 minutes still not: %s", what)
 		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// A file that has changed is loaded without a signal. One with errors is reported, and changes nothing.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan string, 1)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { arrived <- r.URL.Path }))
+	defer endpoint.Close()
+	path := filepath.Join(t.TempDir(), "rehop.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("flows: {work: {target: {http: '" + endpoint.URL + "/old'}}}")
+	log := &journal{}
+	r := start(t, nil, nil, func(s *serve.Service) {
+		s.Load, s.Follow = func() (*config.File, error) { return config.Load(path) }, path
+		s.Logger = slog.New(slog.NewJSONHandler(log, nil))
+	})
+	write("flows: {work: {tarket: {}}}")
+	await(t, "the errors in the log", func() bool {
+		return strings.Contains(log.String(), "the file was not loaded; everything continues as before")
+	})
+	publish(t, r.AMQP, rehop.Message{Key: "work"})
+	if got := <-arrived; got != "/old" {
+		t.Errorf("got a request to %s, want that the old flow runs", got)
+	}
+	write("flows: {work: {target: {http: '" + endpoint.URL + "/new'}}}")
+	await(t, "the change in the log", func() bool { return strings.Contains(log.String(), `"the file was loaded"`) })
+	publish(t, r.AMQP, rehop.Message{Key: "work"})
+	if got := <-arrived; got != "/new" {
+		t.Errorf("got a request to %s, want that the new flow runs", got)
+	}
+}
+
+// A flow that the broker refuses is in readiness and metrics, and the service reports that it runs.
+func TestRefusedFlow(t *testing.T) {
+	t.Parallel()
+	b := rehoptest.Open(t)
+	sub, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "taken", MaxLength: 5, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sub.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, nil, func() string {
+		return "flows:\n  free: {target: {command: 'true'}}\n  taken: {target: {command: 'true'}}\n"
+	}, func(s *serve.Service) {
+		s.Embedded = nil
+		s.Connect = func(*config.File) (rehop.Config, error) { return b.Config(), nil }
+		s.Management = func(*config.File) (string, *http.Client, error) { return "", nil, nil }
+	})
+	if len(r.Flows) != 2 || r.Flows[0].Error != "" || !strings.Contains(r.Flows[1].Error, "rehop topology migrate taken") {
+		t.Errorf("got report %+v, want that taken is refused, with the cure", r.Flows)
+	}
+	if code, body := get(t, r.HTTP+"/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, `"flow":"taken","queue":"taken","consuming":false,"refused":true,"error":"queue \"taken\" already exists with x-max-length = 5, not none (406)`) {
+		t.Errorf("/readyz: got %d %s, want 503 and why", code, body)
+	}
+	if code, body := get(t, r.HTTP+"/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz: got %d %s, want 200: a restart would not help", code, body)
+	}
+	_, metrics := get(t, r.HTTP+"/metrics")
+	for _, want := range []string{`rehop_flows{rehop_flow="free",rehop_state="consuming"} 1`, `rehop_flows{rehop_flow="free",rehop_state="refused"} 0`,
+		`rehop_flows{rehop_flow="taken",rehop_state="consuming"} 0`, `rehop_flows{rehop_flow="taken",rehop_state="refused"} 1`} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics do not have %s", want)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -216,6 +217,37 @@ func (t *telemetry) stopWatching(ctx context.Context) {
 		_ = t.unwatch(ctx) // it cannot fail
 		t.unwatch = nil
 	}
+}
+
+// ObserveFlows exports the state of each flow, and the exchanges that the broker refuses. They are those of the file that is loaded, so
+// their names are bounded.
+func ObserveFlows(meters metric.MeterProvider, status func() flow.Status) error {
+	meter := meters.Meter("github.com/rehop/rehop/cmd/rehop")
+	flows, err := meter.Int64ObservableGauge("rehop.flows", metric.WithDescription("1 for the state of a flow, 0 for its other states"), metric.WithUnit("{flow}"))
+	if err != nil {
+		return fmt.Errorf("start metrics: %w", err)
+	}
+	exchanges, err := meter.Int64ObservableGauge("rehop.exchanges.refused", metric.WithDescription("1 for an exchange of the file that the broker refuses"), metric.WithUnit("{exchange}"))
+	if err != nil {
+		return fmt.Errorf("start metrics: %w", err)
+	}
+	_, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		now := status()
+		for _, f := range now.Flows {
+			for _, state := range flow.States() {
+				value := int64(0)
+				if state == f.State() {
+					value = 1
+				}
+				o.ObserveInt64(flows, value, metric.WithAttributes(attribute.String("rehop.flow", f.Flow), attribute.String("rehop.state", state)))
+			}
+		}
+		for _, x := range now.Exchanges {
+			o.ObserveInt64(exchanges, 1, metric.WithAttributes(attribute.String("rehop.exchange", x.Exchange)))
+		}
+		return nil
+	}, flows, exchanges)
+	return err
 }
 
 // closeTelemetry exports what has not been exported yet. Errors do not affect the service.
