@@ -39,6 +39,7 @@ func Run(ctx context.Context, args []string, s Surroundings) int {
 }
 
 func (c *command) root() *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:   "rehop",
 		Short: "Reliable messaging for RabbitMQ",
@@ -52,8 +53,14 @@ wait on the broker and are retried by schedule. After the last attempt they stay
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				return c.printVersion()
+			}
+			return cmd.Help()
+		},
 	}
+	root.Flags().BoolVar(&version, "version", false, "print the version")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w; %s --help lists the flags", err, cmd.CommandPath())
 	})
