@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -100,13 +99,10 @@ func (t *tree) zip() ([]byte, error) {
 // zipped compresses with gzip, without a name and a time.
 func zipped(data []byte) ([]byte, error) {
 	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-	if err != nil {
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(data); err != nil {
 		return nil, err
 	}
-	if _, err := io.Copy(w, bytes.NewReader(data)); err != nil {
-		return nil, err
-	}
-	err = w.Close()
+	err := w.Close()
 	return out.Bytes(), err
 }
