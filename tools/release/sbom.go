@@ -114,7 +114,7 @@ func dependency(m *debug.Module, v version) (bomComponent, error) {
 	c := component("library", m.Path, m.Version)
 	sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:"))
 	if err != nil || len(sum) != sha256.Size {
-		return bomComponent{}, fmt.Errorf("the module %s %s has the checksum %q in the binary, want one that begins with h1:", m.Path, m.Version, m.Sum)
+		return bomComponent{}, fmt.Errorf("the module %s %s has the checksum %q in the binary, want the h1 checksum that go.sum has", m.Path, m.Version, m.Sum)
 	}
 	c.Hashes = []bomHash{{"SHA-256", hex.EncodeToString(sum)}} // of the module, as go.sum has it
 	return c, nil
