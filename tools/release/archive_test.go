@@ -85,8 +85,16 @@ func unzip(t *testing.T, data []byte) []unpacked {
 	return all
 }
 
-// unpack reads the archive of a platform.
+// unpack reads the archive of a platform, once for all checks.
 func (p published) unpack(t *testing.T, on platform) []unpacked {
+	t.Helper()
+	if p.archives[on] == nil {
+		p.archives[on] = p.read(t, on)
+	}
+	return p.archives[on]
+}
+
+func (p published) read(t *testing.T, on platform) []unpacked {
 	t.Helper()
 	base := filepath.Join(p.dir, "rehop_"+p.version.number()+"_"+on.os+"_"+on.arch)
 	if on.os == "windows" {

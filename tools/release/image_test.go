@@ -231,12 +231,7 @@ func runImage(t *testing.T, p published, files []unpacked, s started) {
 	}
 	cmd := &exec.Cmd{Path: s.Entrypoint[0], Dir: "/", Env: []string{}}
 	if err := confine(cmd, root, user); err != nil {
-		missing(t, "the image was not run: "+err.Error())
-	}
-	try := exec.Command(cmd.Path, "version")
-	try.Dir, try.Env, try.SysProcAttr = cmd.Dir, cmd.Env, cmd.SysProcAttr
-	if err := try.Run(); os.IsPermission(err) {
-		missing(t, "the image was not run, because this machine permits no other root directory: "+err.Error())
+		missing(t, "the program of the image was not run: "+err.Error())
 	}
 	runProgram(t, p, cmd)
 }

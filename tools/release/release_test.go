@@ -28,7 +28,8 @@ var (
 // published is a release as its users find it: a directory of files.
 type published struct {
 	release
-	dir string
+	dir      string
+	archives map[platform][]unpacked // those that were read
 }
 
 // TestRelease examines a release for this machine as its users would use it, or with -dist the whole one that is in a directory.
@@ -74,7 +75,7 @@ func publish(t *testing.T) published {
 	if err := r.build(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return published{r, r.out}
+	return published{r, r.out, make(map[platform][]unpacked)}
 }
 
 // wholeRelease is what make release has just built.
@@ -90,7 +91,7 @@ func wholeRelease(t *testing.T) published {
 	if r.source, err = openSource(t.Context(), "../..", r.version, os.Getenv("SOURCE_DATE_EPOCH")); err != nil {
 		t.Fatal(err)
 	}
-	return published{r, *whole}
+	return published{r, *whole, make(map[platform][]unpacked)}
 }
 
 // authority is a file with one certificate.
