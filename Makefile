@@ -14,7 +14,7 @@ STRESS := $(CURDIR)/bin/stress/stress
 export REHOP_SERVICES := $(CURDIR)/scripts/services
 SHELL := /bin/bash -o pipefail
 
-.PHONY: help demo test matrix check unit integration services down faults faults-baseline faults-sql faults-sql-baseline stress bench scale soak fuzz fmt
+.PHONY: help demo test matrix check unit integration services down faults faults-baseline faults-sql faults-sql-baseline stress bench scale soak fuzz fmt release
 # What make stress runs, how often with each number of threads, and with how many threads that keep the processors busy.
 PACKAGES ?= ./... ./outbox/outboxpgx/... ./rehopotel/... ./cmd/rehop/... ./examples/... ./integration/...
 ROUNDS ?= 3
@@ -37,7 +37,7 @@ test: check services ## all checks and tests; installs and starts the servers th
 	@test -n "$(RACE)" || echo "cgo is off, or there is no C compiler: the tests run without the race detector" >&2
 	@failed=0; (eval "$$(scripts/services env)"; \
 	$(GO) test -json $(RACE) $(VIRTUAL) -count=1 -timeout 30m ./...; \
-	(cd tools && GOWORK=off $(GO) test -json $(RACE) -count=1 ./...); \
+	(cd tools && GOWORK=off $(GO) test -json $(RACE) -count=1 -timeout 30m ./...); \
 	for m in outbox/outboxpgx rehopotel cmd/rehop examples; do (cd $$m && $(GO) test -json $(RACE) $(VIRTUAL) -count=1 ./...); done; \
 	cd integration && { $(GO) test -json $(RACE) -count=1 -p 2 -timeout 20m ./...; $(SQLITE); }) | $(REPORT) || failed=1; \
 	for release in $(OLDER); do \
@@ -115,6 +115,12 @@ fuzz: ## each fuzz target for a short time
 	@for p in $$(grep -rl --include='*_test.go' 'func Fuzz' . | xargs -n1 dirname | sort -u); do \
 		for f in $$(grep -ho 'func Fuzz[A-Za-z0-9]*' $$p/*_test.go | sed 's/func //'); do \
 			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime 20s $$p || exit 1; done; done
+
+release: ## build VERSION=v0.1.0 for linux, macOS and Windows, with Debian packages, an OCI image, checksums and SBOMs, in dist, and try it
+	@test -n "$(VERSION)" || { echo "no version: name one, as in make release VERSION=v0.1.0" >&2; exit 2; }
+	@rm -rf dist
+	@cd tools && GOWORK=off $(GO) run ./release -root .. -out ../dist -go "$(GO)" -version "$(VERSION)"
+	@cd tools && GOWORK=off $(GO) test ./release -run '^TestRelease$$' -count=1 -timeout 120m -args -dist="$(CURDIR)/dist"
 
 fmt: ## format all Go files
 	@gofmt -w .

@@ -36,6 +36,7 @@ func Run(ctx context.Context, args []string, s Surroundings) int {
 }
 
 func (c *command) root() *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:   "rehop",
 		Short: "Reliable messaging for RabbitMQ",
@@ -44,8 +45,14 @@ wait on the broker and are retried by schedule. After the last attempt they stay
 		SilenceErrors: true, SilenceUsage: true,
 		// An unknown command is an error, not a request for help.
 		Args: noSuchCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				return c.printVersion()
+			}
+			return cmd.Help()
+		},
 	}
+	root.Flags().BoolVar(&version, "version", false, "print the version")
 	root.SetFlagErrorFunc(noSuchFlag)
 	c.reach.addFlags(root.PersistentFlags())
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print data as JSON")

@@ -7,19 +7,29 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// Set by make release with -ldflags -X, and empty in other builds.
+var (
+	releaseVersion  string
+	releaseRevision string
+)
+
 func (c *command) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  none,
-		RunE: func(*cobra.Command, []string) error {
-			v := built()
-			if c.json {
-				return c.printJSON(v)
-			}
-			return c.printf("rehop %s %s %s\n", v.Version, v.Go, v.Platform)
-		},
+		Long: `Version prints the version of rehop, the version of Go that built it, and the platform. rehop --version prints
+the same. With --json, a build from a known commit also has its revision.`,
+		Args: none,
+		RunE: func(*cobra.Command, []string) error { return c.printVersion() },
 	}
+}
+
+func (c *command) printVersion() error {
+	b := built()
+	if c.json {
+		return c.printJSON(b)
+	}
+	return c.printf("rehop %s %s %s\n", b.Version, b.Go, b.Platform)
 }
 
 type build struct {
@@ -29,10 +39,19 @@ type build struct {
 	Platform string `json:"platform"`
 }
 
+// built describes this program: as the release has set it, else as the go command has recorded it.
 func built() build {
-	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
+	info, _ := debug.ReadBuildInfo()
+	return describeBuild(releaseVersion, releaseRevision, info)
+}
+
+func describeBuild(version, revision string, info *debug.BuildInfo) build {
+	b := build{Version: version, Revision: revision, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if b.Version != "" {
+		return b
+	}
+	b.Version = "(devel)"
+	if info == nil {
 		return b
 	}
 	if info.Main.Version != "" {
