@@ -34,10 +34,11 @@ func TestBackupUnderLoad(t *testing.T) {
 	for round := range 4 {
 		l.await(200)
 		before := l.snapshot()
-		w := &pacedWriter{load: l}
+		w, removed := &pacedWriter{load: l}, l.engine.Store.Stats().Removed
 		if err := server.Backup(t.Context(), w); err != nil {
 			t.Fatalf("round %d: Backup: %v", round, err)
 		}
+		l.audits.removed += int(l.engine.Store.Stats().Removed - removed)
 		l.audit(&w.Buffer, before, l.snapshot())
 		if t.Failed() {
 			t.Fatalf("round %d", round)
@@ -48,7 +49,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		t.Error(err)
 	}
 	shut(t, server)
-	if l.audits.settled == 0 || l.audits.due < 500 || l.audits.queues == 0 || l.audits.gone == 0 {
+	if l.audits.settled == 0 || l.audits.due < 500 || l.audits.queues == 0 || l.audits.gone == 0 || l.audits.removed == 0 {
 		t.Errorf("compared %+v, want some of each: this test shows nothing", l.audits)
 	}
 	t.Logf("compared %+v", l.audits)
@@ -83,7 +84,10 @@ type books struct {
 }
 
 // audits is how much was compared.
-type audits struct{ due, settled, queues, gone int }
+type audits struct {
+	due, settled, queues, gone int
+	removed                    int // segments during backups
+}
 
 func newLoad(t *testing.T, server *broker.Server) *load {
 	engine, err := access.Start(server, nil)
@@ -186,6 +190,7 @@ func (l *load) start() {
 
 func (l *load) stop() {
 	l.stopped()
+	l.do(func(*books) {}) // wakes those that wait for confirms
 	l.clients.Wait()
 }
 
@@ -194,7 +199,7 @@ func (l *load) send(ch *amqp.Channel, queue, id string) error {
 	l.published[id] = true
 	l.mu.Unlock()
 	confirm, err := ch.PublishWithDeferredConfirmWithContext(context.Background(), "", queue, true, false,
-		amqp.Publishing{DeliveryMode: amqp.Persistent, MessageId: id, Body: bytes.Repeat([]byte(id), 60)})
+		amqp.Publishing{DeliveryMode: amqp.Persistent, MessageId: id, Body: bytes.Repeat([]byte(id), 300)})
 	if err != nil {
 		return err
 	}
@@ -265,23 +270,24 @@ func (l *load) consume(ch *amqp.Channel) {
 	}
 }
 
+func queueName(i int) string { return fmt.Sprint("queue-", i) }
+
 // declare declares queues with one message each, and deletes the older ones.
 func (l *load) declare(ch *amqp.Channel) {
-	name := func(i int) string { return fmt.Sprint("queue-", i) }
 	for i := 0; l.ctx.Err() == nil; i++ {
-		if _, err := ch.QueueDeclare(name(i), true, false, false, false, nil); err != nil {
+		if _, err := ch.QueueDeclare(queueName(i), true, false, false, false, nil); err != nil {
 			l.fail("declare", err)
 			return
 		}
-		if err := l.send(ch, name(i), "first-of-"+name(i)); err != nil {
+		if err := l.send(ch, queueName(i), "first-of-"+queueName(i)); err != nil {
 			l.fail("publish", err)
 			return
 		}
-		l.do(func(b *books) { b.declared[name(i)] = true })
+		l.do(func(b *books) { b.declared[queueName(i)] = true })
 		if i < 5 {
 			continue
 		}
-		gone := name(i - 5)
+		gone := queueName(i - 5)
 		l.do(func(b *books) { b.deleting[gone] = true })
 		if _, err := ch.QueueDelete(gone, false, false, false); err != nil {
 			l.fail("delete", err)
@@ -341,7 +347,7 @@ func (l *load) audit(backup io.Reader, before, after books) {
 			l.t.Fatal(err)
 		}
 		for _, m := range messages {
-			if !bytes.Equal(m.Body, bytes.Repeat([]byte(m.MessageID), 60)) {
+			if !bytes.Equal(m.Body, bytes.Repeat([]byte(m.MessageID), 300)) {
 				l.t.Errorf("message %s has another body", m.MessageID)
 			}
 			found[m.MessageID]++
@@ -371,6 +377,16 @@ func (l *load) audit(backup io.Reader, before, after books) {
 	for name := range before.deleted {
 		if l.audits.gone++; queues[name] {
 			l.t.Errorf("queue %s was deleted before the backup, and is there", name)
+		}
+	}
+	// A queue is declared when the message of the one before is confirmed, also during the backup.
+	for name := range queues {
+		var i int
+		if _, err := fmt.Sscanf(name, "queue-%d", &i); err != nil || !queues[queueName(i+1)] {
+			continue
+		}
+		if found["first-of-"+name] != 1 {
+			l.t.Errorf("queue %s is there, and not the message of %s, which is older: definitions and messages are not of one moment", queueName(i+1), name)
 		}
 	}
 	l.audits.settled += len(before.settled)
