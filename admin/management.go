@@ -118,9 +118,6 @@ func refused(err error) bool {
 
 // call sends in, unless it is nil, and decodes the response into out, unless that is nil. The request may be sent twice, so it must be idempotent.
 func (m *management) call(ctx context.Context, method, path string, in, out any) error {
-	if m.base == "" {
-		return ErrNoManagement
-	}
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)
@@ -129,29 +126,11 @@ func (m *management) call(ctx context.Context, method, path string, in, out any)
 		}
 		body = bytes.NewReader(text)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, m.base+path, body)
+	res, err := m.send(ctx, m.client, method, path, body)
 	if err != nil {
 		return err
 	}
-	user, password := m.user, m.password
-	if m.credentials != nil {
-		if user, password, err = m.credentials(ctx); err != nil {
-			return fmt.Errorf("credentials for the management API: %w", err)
-		}
-	}
-	req.SetBasicAuth(user, password)
-	req.Header.Set("Content-Type", "application/json")
-	// The server may close an idle connection while a request is on its way. With this header, which is not sent because it has no values,
-	// net/http then repeats PUT and DELETE on a new connection, as it does with GET.
-	req.Header["Idempotency-Key"] = []string{}
-	res, err := m.client.Do(req)
-	if err != nil {
-		return fmt.Errorf("management API: %w", err)
-	}
 	defer res.Body.Close()
-	if res.StatusCode >= 300 {
-		return &statusError{res.StatusCode, fmt.Sprintf("%s %s: %s%s", method, path, res.Status, reasonOf(res.Body))}
-	}
 	if out == nil {
 		return nil
 	}
@@ -161,6 +140,37 @@ func (m *management) call(ctx context.Context, method, path string, in, out any)
 		return fmt.Errorf("management API: %s %s: %w", method, path, err)
 	}
 	return nil
+}
+
+// send sends a request. The caller closes the body of the response, which has no error status.
+func (m *management) send(ctx context.Context, client *http.Client, method, path string, body io.Reader) (*http.Response, error) {
+	if m.base == "" {
+		return nil, ErrNoManagement
+	}
+	req, err := http.NewRequestWithContext(ctx, method, m.base+path, body)
+	if err != nil {
+		return nil, err
+	}
+	user, password := m.user, m.password
+	if m.credentials != nil {
+		if user, password, err = m.credentials(ctx); err != nil {
+			return nil, fmt.Errorf("credentials for the management API: %w", err)
+		}
+	}
+	req.SetBasicAuth(user, password)
+	req.Header.Set("Content-Type", "application/json")
+	// The server may close an idle connection while a request is on its way. With this header, which is not sent because it has no values,
+	// net/http then repeats PUT and DELETE on a new connection, as it does with GET.
+	req.Header["Idempotency-Key"] = []string{}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("management API: %w", err)
+	}
+	if res.StatusCode >= 300 {
+		defer res.Body.Close()
+		return nil, &statusError{res.StatusCode, fmt.Sprintf("%s %s: %s%s", method, path, res.Status, reasonOf(res.Body))}
+	}
+	return res, nil
 }
 
 // reasonOf is the reason that the API gives for an error status.

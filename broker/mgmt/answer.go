@@ -71,6 +71,9 @@ func write(w http.ResponseWriter, answer any) {
 		w.Header().Set("Content-Type", a.contentType)
 		_, _ = w.Write(a.content)
 		return
+	case stream:
+		a.send(w)
+		return
 	case error:
 		f := asFailure(a)
 		if f.kind == "not_authorized" {

@@ -13,8 +13,9 @@ import (
 	"github.com/rehop/rehop/internal/hosts"
 )
 
-// Handler returns a handler for a server: RabbitMQ's HTTP API at /api, and metrics for Prometheus at /metrics. It starts
-// the server if it does not run, and returns an error if that fails.
+// Handler returns a handler for a server: RabbitMQ's HTTP API at /api, and metrics for Prometheus at /metrics. Administrators
+// can also get a backup (broker.Server.Backup) at /api/rehop/backup. It starts the server if it does not run, and returns an
+// error if that fails.
 //
 // Every request needs the name and password of a user (HTTP basic authentication) with one of RabbitMQ's tags:
 //

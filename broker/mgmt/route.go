@@ -145,6 +145,8 @@ func routes(release node.Compat) []route {
 		{"GET /api/health/checks/protocol-listener/{protocol}", anyUser, working((*call).protocolListener)},
 		{"GET /api/health/checks/node-is-quorum-critical", anyUser, working((*call).singleNode)},
 
+		{"GET /api/rehop/backup", administrator, (*call).backup},
+
 		{"GET /metrics", monitor, (*call).metrics},
 		{"GET /metrics/per-object", monitor, (*call).metricsPerObject},
 	}

@@ -39,7 +39,7 @@ func killed(t *testing.T, n *Node) (dir string) {
 // A message expires in time on a broker that does nothing else and is restarted again and again, cleanly or not.
 func TestTTLCountsAcrossRestarts(t *testing.T) {
 	const day = 24 * time.Hour
-	for name, restart := range map[string]func(*testing.T, *Vhost) *Vhost{"closed": reopen, "killed": kill} {
+	for name, restart := range map[string]func(*testing.T, *Vhost) *Vhost{"closed": reopen, "killed": kill, "restored": backUp} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
@@ -99,8 +99,9 @@ func TestClockSetWhileRunning(t *testing.T) {
 	const ttl, years = 2 * time.Hour, 30 * 365 * 24 * time.Hour
 	for name, set := range map[string]time.Duration{"ahead": years, "back": -years} {
 		for ending, end := range map[string]func(*testing.T, *Node) string{
-			"closed": func(_ *testing.T, n *Node) string { return n.Config.Dir },
-			"killed": killed,
+			"closed":   func(_ *testing.T, n *Node) string { return n.Config.Dir },
+			"killed":   killed,
+			"restored": backedUp,
 		} {
 			t.Run(name+", "+ending, func(t *testing.T) {
 				first := t.TempDir()

@@ -34,7 +34,7 @@ func (m must) wantDelayed(name string, delayed int, next time.Duration) {
 
 // A delay ends at the same time as without a restart, clean or not.
 func TestDelayedRetryAcrossRestarts(t *testing.T) {
-	for name, restart := range map[string]func(*testing.T, *Vhost) *Vhost{"closed": reopen, "killed": kill} {
+	for name, restart := range map[string]func(*testing.T, *Vhost) *Vhost{"closed": reopen, "killed": kill, "restored": backUp} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {

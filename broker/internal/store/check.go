@@ -64,6 +64,9 @@ func examine(ctx context.Context, dir FS, what string, lock func(FS) (io.Closer,
 
 // openForCheck locks a directory with a store.
 func openForCheck(dir FS, lockIt func(FS) (io.Closer, error)) (*Store, error) {
+	if err := refuseRestoring(dir); err != nil {
+		return nil, err
+	}
 	there, err := holdsStore(dir)
 	if err != nil {
 		return nil, err

@@ -111,18 +111,24 @@ func (s *Store) discardBefore(first uint64) error {
 	return s.Wait(context.Background(), mark)
 }
 
-// forget removes the segments before one from memory and disk. The next start removes files that cannot
-// be removed now.
+// forget removes the segments before one from memory and disk, unless a backup needs their files. The next
+// start removes files that cannot be removed now.
 func (s *Store) forget(first uint64) {
 	s.mu.Lock()
 	n := 0
 	for s.index.segments[n].header.Number < first {
 		n++
 	}
-	gone := s.index.segments[:n:n]
+	gone := s.pin.keep(s.index.segments[:n:n])
 	s.index.segments = s.index.segments[n:]
 	s.stats.Removed += int64(n)
 	s.mu.Unlock()
+	s.removeSegments(gone)
+	s.endPinIfFull()
+}
+
+// removeSegments removes the files of segments that are not needed.
+func (s *Store) removeSegments(gone []*segment) {
 	for _, g := range gone {
 		if g.aside != nil {
 			s.moveAside(g)

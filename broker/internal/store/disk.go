@@ -72,4 +72,5 @@ func (s *Store) setFull(full bool) {
 		s.options.Logger.Info("the disk has enough free space again")
 	}
 	s.options.Full(full)
+	s.endPinIfFull()
 }

@@ -23,8 +23,12 @@ const (
 	victimFirst = "STORE_TEST_VICTIM_FIRST"
 )
 
-// TestMain is also the program that TestKill kills.
+// TestMain is also the program that TestKill and TestRestoreKilled kill.
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(restorerDir); dir != "" {
+		fmt.Fprintln(os.Stderr, beRestorer(dir))
+		os.Exit(1)
+	}
 	if dir := os.Getenv(victimDir); dir != "" {
 		first, err := strconv.ParseUint(os.Getenv(victimFirst), 10, 64)
 		if err == nil {

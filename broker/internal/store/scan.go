@@ -30,7 +30,7 @@ type scanner struct {
 }
 
 // scan returns a scanner for the records between two offsets.
-func scan(f File, salt uint64, offset, end int64) *scanner {
+func scan(f io.ReaderAt, salt uint64, offset, end int64) *scanner {
 	return &scanner{
 		in:         bufio.NewReaderSize(io.NewSectionReader(f, offset, end-offset), int(min(scanBuffer, max(end-offset, 16)))),
 		salt:       salt,

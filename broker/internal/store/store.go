@@ -49,6 +49,7 @@ type Store struct {
 	markAtDelay  Mark          // of the last commit when delayTimer was set
 	delayOver    bool          // pending commits have waited long enough
 	cleanerWoken bool
+	pin          *pin // of the backup that is in progress, or nil
 	full         bool
 	spaceChecked int64 // stats.Written when free space was last checked
 	clean        bool
@@ -69,7 +70,8 @@ type Store struct {
 	stopping     chan struct{} // closed by Close
 	committer    sync.WaitGroup
 	cleaner      sync.WaitGroup
-	readFailures readFailures // only the cleaner uses it
+	removing     sync.WaitGroup // of files that were kept for a backup
+	readFailures readFailures   // only the cleaner uses it
 }
 
 // Open locks the directory and reads the definitions. Recover must be called next.
@@ -83,6 +85,9 @@ func Open(fs FS, o Options) (*Store, error) {
 		return nil, fmt.Errorf("lock the store: %w", err)
 	}
 	s := newStore(fs, o, lock)
+	if err := refuseRestoring(fs); err != nil {
+		return nil, errors.Join(err, s.release())
+	}
 	if s.extent, err = readExtent(fs); err != nil {
 		return nil, errors.Join(fmt.Errorf("read how long the log was: %w", err), s.release())
 	}
@@ -305,7 +310,12 @@ func (s *Store) Close() error {
 	s.ended = true
 	s.throttled.Store(true)
 	s.advance()
+	p := s.pin
 	s.mu.Unlock()
+	if p != nil {
+		s.endPin(p, ErrClosed)
+	}
+	s.removing.Wait()
 	return errors.Join(err, s.release())
 }
 
@@ -321,7 +331,9 @@ func (s *Store) stopCommitter() {
 }
 
 // release closes all files and the lock.
-func (s *Store) release() error {
+func (s *Store) release() error { return errors.Join(s.closeFiles(), s.lock.Close()) }
+
+func (s *Store) closeFiles() error {
 	var errs []error
 	if s.defs.segment != nil && s.defs.segment.file != nil {
 		errs = append(errs, s.defs.segment.file.Close())
@@ -334,7 +346,7 @@ func (s *Store) release() error {
 	for _, g := range s.index.aside {
 		errs = append(errs, g.file.Close())
 	}
-	return errors.Join(append(errs, s.lock.Close())...)
+	return errors.Join(errs...)
 }
 
 // signal wakes the receiver of a channel with a buffer of one, unless a signal is already there.

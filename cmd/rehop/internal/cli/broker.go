@@ -14,10 +14,11 @@ import (
 )
 
 func (c *command) broker() *cobra.Command {
-	return group("broker", "Check, compact and repair the data directory of an embedded broker",
-		`These commands are for the directory in which an embedded broker (rehop up) keeps its messages. The
-broker must not be running: one process at a time can use the directory.`,
-		c.brokerCheck(), c.brokerCompact(), c.brokerRepair())
+	return group("broker", "Back up, restore, check, compact and repair the data of an embedded broker",
+		`These commands are for the directory in which an embedded broker (rehop up) keeps its messages. Backup
+is for a running broker. For the other commands the broker must not be running: one process at a time
+can use the directory.`,
+		c.brokerBackup(), c.brokerRestore(), c.brokerCheck(), c.brokerCompact(), c.brokerRepair())
 }
 
 // directory is a report in JSON output.
@@ -58,6 +59,8 @@ func directoryOf(dir string, r broker.Report) directory {
 
 func inDirectory(dir string, err error) error {
 	switch {
+	case errors.Is(err, broker.ErrHasData), errors.Is(err, broker.ErrRestoring):
+		return usage("%s: %w", dir, err)
 	case errors.Is(err, broker.ErrNoData):
 		return usage("%s is not a data directory of a broker", dir)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):

@@ -63,7 +63,7 @@ func (c *command) count(verb string, n int) error {
 // exportTo writes a complete file, or none.
 func (d *desk) exportTo(ctx context.Context, a *admin.Admin, queue, file string, filter admin.Filter) (int, error) {
 	n := 0
-	err := d.writeNew(file, func(w io.Writer) (err error) {
+	err := d.writeNew("--output", file, func(w io.Writer) (err error) {
 		bar := d.progressOf("exported")
 		defer bar.end()
 		lines := &lineCounter{to: w, counted: func(n int64) { bar.show(n, 0) }}
@@ -73,14 +73,14 @@ func (d *desk) exportTo(ctx context.Context, a *admin.Admin, queue, file string,
 	return n, err
 }
 
-// writeNew writes a file that must not exist. The file gets its name when it is complete.
-func (c *command) writeNew(file string, write func(io.Writer) error) error {
+// writeNew writes a file that must not exist. The file gets its name when it is complete. what is its name in errors.
+func (c *command) writeNew(what, file string, write func(io.Writer) error) error {
 	if _, err := os.Lstat(file); err == nil {
-		return usage("--output: %s exists; choose another name, or remove it", file)
+		return usage("%s: %s exists; choose another name, or remove it", what, file)
 	}
 	part, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".part-*")
 	if err != nil {
-		return usage("--output: %w", err)
+		return usage("%s: %w", what, err)
 	}
 	out := bufio.NewWriter(part)
 	err = write(out)

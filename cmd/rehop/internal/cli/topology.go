@@ -241,7 +241,7 @@ func (c *command) output(file string, content []byte) error {
 	if file == "" {
 		return write(c.Out)
 	}
-	return c.writeNew(file, write)
+	return c.writeNew("--output", file, write)
 }
 
 func (c *command) topologyDraw() *cobra.Command {
