@@ -106,6 +106,9 @@ const (
 	toExchange = "exchange "
 )
 
+// ExchangeOf is the exchange of a value of To. False: it is not that of an exchange.
+func ExchangeOf(to string) (exchange string, ok bool) { return strings.CutPrefix(to, toExchange) }
+
 // Until is when the delay of a message that was published with one is over, in Unix milliseconds. Only moves to another broker read
 // it: without it, nothing on the broker shows when the message was published.
 const Until = "rehop-until"
