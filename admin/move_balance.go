@@ -75,7 +75,7 @@ func (r *relocation) balance(ctx context.Context) (Balance, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 	defer cancel()
 	_, _, err := r.left(ctx)
-	var b Balance
+	b := Balance{Queues: []BalanceRow{}}
 	for _, row := range r.rows {
 		if row.Moved+row.Again+row.Left+row.Arrived+row.Due > 0 {
 			b.Queues = append(b.Queues, *row)
