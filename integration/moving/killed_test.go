@@ -1,0 +1,299 @@
+package moving
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/integration/kit"
+	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/integration/proxy"
+	"github.com/rehop/rehop/internal/layouts"
+)
+
+// scale is how large a move is.
+type scale struct {
+	messages int           // a third of them waits, a tenth has failed
+	wait     time.Duration // how long those wait, at least
+	kills    int           // of each kind
+}
+
+func scaleOf() scale {
+	if os.Getenv("REHOP_FAULTS") == "long" {
+		return scale{100_000, 12 * time.Minute, 4}
+	}
+	return scale{3_000, 100 * time.Second, 1}
+}
+
+// patience is how long one step of a test may take.
+const patience = 20 * time.Minute
+
+// scene is a move from one broker to another, which a proxy is in front of.
+type scene struct {
+	t       *testing.T
+	ctx     context.Context
+	from    *side
+	to      *side
+	proxy   *proxy.Proxy
+	through string // the URL of the target through the proxy
+	books   *books
+	last    time.Time // when the last message is due
+	waiting int       // how many wait
+}
+
+// latency keeps a move of few messages from ending before it is disturbed.
+const latency = 10 * time.Millisecond
+
+func newScene(t *testing.T, from, to *side) *scene {
+	t.Helper()
+	u, err := url.Parse(to.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := proxy.New(u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	p.SetPlan(func(int) proxy.Plan {
+		return proxy.Plan{Up: proxy.Way{Latency: latency}, Down: proxy.Way{Latency: latency}}
+	})
+	u.Host = p.Addr()
+	t.Cleanup(from.close)
+	t.Cleanup(to.close)
+	return &scene{t: t, ctx: kit.Timeout(t, 3*patience), from: from, to: to, proxy: p, through: u.String(), books: newBooks()}
+}
+
+// fill publishes messages to the source: some are ready, some have failed, some wait for their next attempt, and some are delayed.
+func (s *scene) fill(size scale) {
+	s.t.Helper()
+	config := rehop.Config{URL: s.from.URL, Exchanges: []rehop.Exchange{{Name: "order"}}}
+	client := kit.Open(s.t, config)
+	var mu sync.Mutex
+	sub, err := client.Subscribe(s.ctx, rehop.Subscriber{Queue: "orders", Exchange: "order", Keys: []string{"order.#"}, Retry: rehop.Steps(size.wait), Concurrency: 64, Prefetch: 256,
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			if strings.HasPrefix(d.ID, "fails") {
+				return rehop.Permanent(errors.New("broken"))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			s.expect(d.ID, fate{key: d.Key, failures: 1, due: time.Now().Add(size.wait)})
+			return errors.New("not now")
+		})})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	retried, failed := size.messages/6, size.messages/10
+	s.publish(client, "waits", retried, func(int) time.Duration { return 0 })
+	s.publish(client, "fails", failed, func(int) time.Duration { return 0 })
+	step := layouts.StepQueue(size.wait)
+	lab.Eventually(s.t, patience, "all have failed once", func() bool {
+		return s.from.depth(step) == retried && s.from.depth("orders.failed") == failed && s.from.depth("orders") == 0
+	})
+	if err := sub.Drain(s.ctx); err != nil {
+		s.t.Fatal(err)
+	}
+	s.waiting = size.messages / 3
+	delays := rand.New(rand.NewPCG(1, 2))
+	s.publish(client, "later", s.waiting-retried, func(int) time.Duration { return size.wait + time.Duration(delays.IntN(20_000))*time.Millisecond })
+	s.publish(client, "now", size.messages-s.waiting-failed, func(int) time.Duration { return 0 })
+	if err := client.Close(s.ctx); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// expect enters a message into the books.
+func (s *scene) expect(id string, f fate) {
+	s.books.want[id] = f
+	if f.due.After(s.last) {
+		s.last = f.due
+	}
+}
+
+// publish publishes messages of a kind, which begins their ids.
+func (s *scene) publish(client *rehop.Client, kind string, n int, delay func(int) time.Duration) {
+	s.t.Helper()
+	const atOnce = 500
+	for first := 0; first < n; first += atOnce {
+		var some []rehop.Message
+		for i := first; i < min(n, first+atOnce); i++ {
+			m := rehop.Message{Exchange: "order", Key: "order." + kind, ID: fmt.Sprint(kind, i), Delay: delay(i), Headers: map[string]any{"kept": "yes"}, Body: []byte("a message that moves")}
+			f := fate{key: m.Key}
+			switch {
+			case kind == "fails":
+				f.failed, f.failures = true, 1
+			case m.Delay > 0:
+				f.due = time.Now().Add(m.Delay)
+			}
+			if kind != "waits" { // the handler enters those
+				s.expect(m.ID, f)
+			}
+			some = append(some, m)
+		}
+		if err := client.PublishBatch(s.ctx, some); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// moved is how many messages the target has in its queue, and how many wait there.
+func (s *scene) moved() (ready, waiting int) {
+	names, err := s.to.queues()
+	if err != nil {
+		return 0, 0
+	}
+	var waits []string
+	for _, name := range names {
+		if layouts.IsWaitQueue(name) {
+			waits = append(waits, name)
+		}
+	}
+	return max(0, s.to.depth("orders")), max(0, s.to.depth(waits...))
+}
+
+// disturb runs a move until the target has more messages, with nothing on its way any more, and then does something to it. It fails if the
+// move ended before: then nothing was disturbed.
+func (s *scene) disturb(what string, reached func(ready, waiting int) bool, do func(*command)) {
+	s.t.Helper()
+	c := s.start()
+	lab.Eventually(s.t, patience, "messages are moved", func() bool { return !c.running() || reached(s.moved()) })
+	s.proxy.Freeze("") // a batch is on its way, and is not confirmed
+	if !c.running() {
+		s.t.Fatalf("inconclusive: the move ended before %s: %v\n%s%s", what, c.err, c.out.String(), c.errs.String())
+	}
+	ready, waiting := s.moved()
+	s.t.Logf("%s: with %d messages ready on the target and %d waiting", what, ready, waiting)
+	do(c)
+}
+
+// TestMoveKilled moves messages with rehop move, while it and both brokers are killed. REHOP_FAULTS=long moves 100,000, with more kills.
+func TestMoveKilled(t *testing.T) { // not parallel: it has three brokers of its own
+	for _, way := range []struct {
+		name     string
+		from, to func(*testing.T) *side
+	}{
+		{"FromEmbedded", embedded, rabbit(after)},
+		{"FromOldRelease", rabbit(before), rabbit(after)},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			size := scaleOf()
+			s := newScene(t, way.from(t), way.to(t))
+			s.fill(size)
+			ready := size.messages - s.waiting - size.messages/10
+			kills := 0
+			for i := range size.kills {
+				part := (2*i + 1) * ready / (7 * size.kills)
+				past := func(n int) func(int, int) bool { return func(r, _ int) bool { return r >= n } }
+				s.disturb("kill -9 of rehop move", past(part), func(c *command) {
+					if !c.kill() {
+						t.Fatal("inconclusive: the move ended by itself")
+					}
+					s.proxy.Thaw()
+				})
+				for side, broker := range map[string]*side{"source": s.from, "target": s.to} {
+					part += ready / (7 * size.kills)
+					s.disturb("kill -9 of the "+side, past(part), func(c *command) {
+						broker.kill(t)
+						if n := broker.depth("orders"); n >= 0 {
+							t.Fatalf("inconclusive: the %s still answers", side)
+						}
+						s.proxy.Thaw()
+						broker.start(t)
+						// The move continues by itself. It is ended when that shows, so that the next fault finds something to disturb.
+						before, _ := s.moved()
+						lab.Eventually(t, patience, "the move continues", func() bool {
+							now, waits := s.moved()
+							return !c.running() || now > before || waits > 0
+						})
+						if !c.kill() {
+							t.Fatalf("the move has ended after the %s was killed: %v\n%s%s", side, c.err, c.out.String(), c.errs.String())
+						}
+						kills++ // the second one of this move
+					})
+					kills++
+				}
+				kills++
+			}
+			s.disturb("kill -9 of rehop move while delayed messages move", func(_, waits int) bool { return waits > s.waiting/4 }, func(c *command) {
+				if !c.kill() {
+					t.Fatal("inconclusive: the move ended by itself")
+				}
+				s.proxy.Thaw()
+			})
+			kills++
+			s.finish(kills)
+		})
+	}
+}
+
+// finish moves the rest, compares the balance with the target, and audits it.
+func (s *scene) finish(kills int) {
+	s.t.Helper()
+	s.settled()
+	before := s.all()
+	c := s.start()
+	c.wait(s.t, patience)
+	var balance admin.Balance
+	if err := json.Unmarshal([]byte(c.out.String()), &balance); err != nil {
+		s.t.Fatalf("%v\n%s", err, c.out.String())
+	}
+	s.t.Logf("the last run:\n%s", balance)
+	sum := balance.Sum()
+	if sum.Left != 0 || sum.Again != 0 || sum.Moved != sum.Arrived+sum.Due {
+		s.t.Errorf("got balance\n%s\nwant nothing left, nothing again, and as many moved as arrived and due", balance)
+	}
+	want := before + sum.Arrived + sum.Due
+	lab.Eventually(s.t, time.Minute, fmt.Sprintf("the target has the %d messages of the balance", want), func() bool { return s.all() == want })
+	if names, err := s.from.queues(); err != nil || s.from.depth(names...) != 0 {
+		s.t.Errorf("the source still has %d messages (%v)", s.from.depth(names...), err)
+	}
+	if _, waits := s.moved(); waits == 0 {
+		s.t.Fatal("inconclusive: no message waits on the target any more, so that nothing shows whether its wait was shortened")
+	}
+	if err := s.books.audit(s.ctx, s.to.Rabbit, s.last); err != nil {
+		s.t.Fatal(err)
+	}
+	if complaint := s.books.verdict(kills); complaint != "" {
+		s.t.Error(complaint)
+	}
+	if s.books.late < s.waiting/2 {
+		s.t.Errorf("inconclusive: the wait of %d messages was watched, want at least %d", s.books.late, s.waiting/2)
+	}
+	if n := s.to.depth(layouts.OrphansQueue, layouts.UnroutedQueue); n != 0 {
+		s.t.Errorf("the target has %d orphaned or unrouted messages, want none", n)
+	}
+	s.t.Logf("messages=%d waiting=%d kills=%d lost=%d twice=%d early=0 watched=%d", len(s.books.want), s.waiting, kills, len(s.books.lost()), s.books.twice(), s.books.late)
+}
+
+// all is how many messages the target has.
+func (s *scene) all() int {
+	names, err := s.to.queues()
+	if err != nil {
+		return -1
+	}
+	return s.to.depth(names...)
+}
+
+// settled waits until the brokers have stored what a killed move had sent, and have taken back what it had read.
+func (s *scene) settled() {
+	s.t.Helper()
+	same, last := 0, -1
+	lab.Eventually(s.t, time.Minute, "nothing changes on the target", func() bool {
+		n := s.all()
+		if n != last || n < 0 {
+			same, last = 0, n
+		}
+		same++
+		return same > 25 // half a second
+	})
+}
