@@ -10,6 +10,8 @@ import (
 
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/rabbit"
 )
 
 // fate is what must become of a message.
@@ -22,10 +24,11 @@ type fate struct {
 
 // books account for every message by its id.
 type books struct {
-	want map[string]fate
-	got  map[string]int
-	bad  []string // what is wrong with messages that have come
-	late int      // messages with a wait that came while the auditor watched, so that their time is known
+	want  map[string]fate
+	got   map[string]int
+	early []string // messages that came before they were due
+	bad   []string // what is wrong with messages that have come
+	late  int      // messages with a wait that came while the auditor watched, so that their time is known
 }
 
 func newBooks() *books { return &books{want: make(map[string]fate), got: make(map[string]int)} }
@@ -35,12 +38,15 @@ func (b *books) record(d amqp.Delivery, failed bool, at time.Time, watched bool)
 	id := d.MessageId
 	b.got[id]++
 	want, known := b.want[id]
-	f := kit.Failure(d)
+	f := envelope.Read(rabbit.FromTable(d.Headers), d.Exchange, d.RoutingKey)
+	if failed {
+		f = kit.Failure(d)
+	}
 	switch {
 	case !known:
 		b.complain("message %q was never published", id)
 	case at.Before(want.due):
-		b.complain("message %s came %v too early", id, want.due.Sub(at))
+		b.early = append(b.early, fmt.Sprintf("%s by %v", id, want.due.Sub(at)))
 	case failed != want.failed:
 		b.complain("message %s: in the failed queue %v, want %v", id, failed, want.failed)
 	case f.Exchange != "order" || f.Key != want.key || f.Attempt != want.failures || d.Headers["kept"] != "yes":
@@ -81,6 +87,9 @@ func (b *books) verdict(kills int) string {
 	}
 	if n := b.twice(); n > kills*batch {
 		faults = append(faults, fmt.Sprintf("%d copies too many after %d faults, want at most %d for each", n, kills, batch))
+	}
+	if n := len(b.early); n > 0 {
+		faults = append(faults, fmt.Sprintf("%d messages came too early, such as %s", n, b.early[0]))
 	}
 	if n := len(b.bad); n > 0 {
 		faults = append(faults, fmt.Sprintf("%d messages are wrong: %s", n, strings.Join(b.bad[:min(n, 5)], "; ")))
@@ -137,11 +146,14 @@ func (b *books) audit(ctx context.Context, r *lab.Rabbit, last time.Time) error 
 		if err := d.Ack(false); err != nil {
 			return err
 		}
-		if rest := time.Until(last); rest < 0 {
+		switch {
+		case len(b.got) >= len(b.want):
+			end.Reset(calm)
+		case time.Now().After(last):
 			end.Reset(quiet)
 		}
 	}
 }
 
-// quiet is for how long nothing must have come before nothing more is expected.
-const quiet = 15 * time.Second
+// quiet is for how long nothing must have come before messages count as lost, and calm before no more copies are expected.
+const quiet, calm = 15 * time.Second, 3 * time.Second

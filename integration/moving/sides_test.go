@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -48,7 +49,7 @@ func TestMain(m *testing.M) {
 
 // serve is the main function of the embedded broker, until it is killed.
 func serve(orders []string) error {
-	server := &broker.Server{Dir: orders[0]}
+	server := &broker.Server{Dir: orders[0], Logger: slog.New(slog.DiscardHandler)}
 	if err := server.Start(); err != nil {
 		return err
 	}
@@ -80,8 +81,8 @@ type side struct {
 	conn *amqp.Connection // for depth
 }
 
-// rabbit is a RabbitMQ that only this test uses.
-func rabbit(release string) func(*testing.T) *side {
+// rabbitMQ is a RabbitMQ that only this test uses.
+func rabbitMQ(release string) func(*testing.T) *side {
 	return func(t *testing.T) *side {
 		t.Helper()
 		r := lab.AloneOf(t, release)
