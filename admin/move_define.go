@@ -55,7 +55,7 @@ func (r *relocation) delayType() layout.QueueType {
 	return layout.Quorum
 }
 
-// definitions are what the source has, as far as it is to be moved and Plan does not have it. Refusals and notes go to p.
+// definitions are what the source has and Plan does not have, as far as that is to be moved. Refusals and notes go to p.
 func (r *relocation) definitions(ctx context.Context, p *MovePlan) (topology.Plan, error) {
 	d := &defining{relocation: r, report: p, exchanges: make(map[string]bool), queues: make(map[string]bool), planned: make(map[string]bool)}
 	for _, x := range r.options.Plan.Exchanges {
@@ -112,20 +112,26 @@ func (d *defining) queue(q topology.LiveQueue) {
 	case q.Type == stream:
 		d.report.refuse(object, "it is a stream, whose messages are not removed when they are read: leave it out (Except, --except), and copy it with a shovel")
 		return
-	case !q.Durable && !d.options.Durable:
+	case !q.Durable && !d.options.Durable && !d.has(q.Name):
 		d.report.refuse(object, "it is transient: a broker that restarts loses it, and RabbitMQ 4.3 refuses it; declare it as durable (Durable, --durable), or leave it out (Except, --except)")
 		return
 	}
 	want := topology.Queue{Name: q.Name, Args: declarable(q.Args)}
 	switch {
 	case q.Type == classic && d.options.QueueType == layout.Quorum:
-		want.Args = asQuorum(want.Args)
+		want.Args = d.asQuorum(want)
 		d.report.note("%s is classic on the source, and quorum on the target", object)
 	case want.Args["x-queue-type"] == nil && q.Type != "" && q.Type != defaultType(d.target):
 		want.Args["x-queue-type"] = q.Type
 	}
 	d.queues[q.Name] = true
 	d.plan.Queues = append(d.plan.Queues, want)
+}
+
+// has reports whether the target has a queue.
+func (d *defining) has(queue string) bool {
+	_, exists := d.target.Queue(queue)
+	return exists
 }
 
 // defaultType is the type of queues that are declared without one.
@@ -136,13 +142,18 @@ func defaultType(live topology.Live) string {
 	return live.DefaultType
 }
 
-// asQuorum are the arguments of a classic queue for a quorum queue, without those that only concern how classic queues store messages.
-func asQuorum(args topology.Args) topology.Args {
+// asQuorum are the arguments of a classic queue for a quorum queue, without those that only concern how classic queues store messages. rehop's queues
+// get what its clients declare.
+func (d *defining) asQuorum(q topology.Queue) topology.Args {
 	for _, name := range []string{"x-queue-mode", "x-queue-version", "x-queue-master-locator"} {
-		delete(args, name)
+		delete(q.Args, name)
 	}
-	args["x-queue-type"] = quorum
-	return args
+	_, companion := d.owners[q.Name]
+	if companion || strings.HasPrefix(q.Name, "rehop.") || (layouts.Native{}).DeadLettersToFailed(q) {
+		return layouts.AsQuorum(q.Name, q.Args)
+	}
+	q.Args["x-queue-type"] = quorum
+	return q.Args
 }
 
 // declarable are arguments that the management API shows, as they are declared: RabbitMQ does not distinguish types of numbers there.

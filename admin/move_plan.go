@@ -17,7 +17,7 @@ type MovePlan struct {
 	Declared []topology.Object `json:"declared"`
 	// Users are the users that the target lacks and gets.
 	Users []string `json:"users,omitempty"`
-	// Notes are what is not moved as it is, or not at all, and why.
+	// Notes are what is not moved, or only in another form, and why.
 	Notes []string `json:"notes,omitempty"`
 	// Refused is what prevents the move.
 	Refused []Refusal `json:"refused,omitempty"`
@@ -165,7 +165,7 @@ func (r *relocation) plan(ctx context.Context) (MovePlan, error) {
 		}
 		p.Declared, p.Refused = append(p.Declared, done.Declared...), append(p.Refused, done.Refused...)
 		for _, d := range done.Left.Of(topology.Differs, topology.Overridden, topology.Unsupported) {
-			p.note("%s stays as it is on the target: %s is %v there, and %v on the source", d.Object, d.Argument, argument(d.Have), argument(d.Want))
+			p.note("%s stays unchanged on the target: %s is %v there, and %v on the source", d.Object, d.Argument, argument(d.Have), argument(d.Want))
 		}
 	}
 	if err := r.checkOrder(ctx, plan, &p); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/broker/brokertest"
+	"github.com/rehop/rehop/layout"
 )
 
 // client opens a client of the ward's broker.
@@ -475,9 +476,55 @@ func TestMoveToABlockedBroker(t *testing.T) {
 		if sum := balance.Sum(); err != nil || sum.Moved != 30 || sum.Left != 0 {
 			t.Errorf("afterwards: got %v and\n%s\nwant 30 moved", err, balance)
 		}
-		// The first batch was on its way before the broker told that it is blocked, and comes, too.
+		// The first batch was on its way before the broker reported that it is blocked, and comes, too.
 		if n := to.depth("q"); n < 30 || n > 60 {
 			t.Errorf("got %d messages on the target, want 30, or some twice", n)
 		}
+	})
+}
+
+// With QueueType, rehop's classic queues become those that clients declare by default, also the delay queues.
+func TestMoveToQuorumQueues(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		from, to := newWard(t, nil), newWard(t, nil)
+		open := func(w *ward, kind layout.QueueType) *rehop.Client {
+			t.Helper()
+			c, err := rehop.Open(t.Context(), rehop.Config{URL: "amqp://guest:guest@embedded/", Dial: w.server.Dial, QueueType: kind,
+				Exchanges: []rehop.Exchange{{Name: "order"}}, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		subscribe := func(c *rehop.Client, kind layout.QueueType, h rehop.Handler) {
+			t.Helper()
+			if _, err := c.Subscribe(t.Context(), rehop.Subscriber{Queue: "orders", Exchange: "order", QueueType: kind, Retry: rehop.Steps(time.Hour), Handler: h}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		client := open(from, layout.Classic)
+		subscribe(client, layout.Classic, rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("not now") }))
+		for _, delay := range []time.Duration{0, 30 * time.Minute} {
+			if err := client.Publish(t.Context(), rehop.Message{Exchange: "order", ID: delay.String(), Delay: delay}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		closed(t, client)
+		balance, err := from.admin.Move(t.Context(), to.admin, admin.MoveOptions{QueueType: layout.Quorum})
+		if err != nil || balance.Sum().Due != 2 {
+			t.Fatalf("got %v, want 2 due\n%s", err, balance)
+		}
+		there, h := open(to, ""), newHandled()
+		subscribe(there, "", h.handler(func(*rehop.Delivery) error { return nil }))
+		time.Sleep(2 * time.Hour)
+		if len(h.at) != 2 {
+			t.Errorf("got %v handled, want both", h.as)
+		}
+		if err := there.Publish(t.Context(), rehop.Message{Exchange: "order", ID: "new", Delay: 45 * time.Minute}); err != nil {
+			t.Error(err)
+		}
+		closed(t, there)
 	})
 }

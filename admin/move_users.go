@@ -38,7 +38,7 @@ func (r *relocation) users(ctx context.Context, p *MovePlan) ([]account, error) 
 		case i < 0, there[i].Hash == u.Hash && !there[i].isPermitted():
 			lacking = append(lacking, u)
 		case there[i].Hash != u.Hash:
-			p.note("user %q exists on the target with another password, and stays as it is", u.Name)
+			p.note("user %q exists on the target with another password, and stays unchanged", u.Name)
 		}
 	}
 	return lacking, nil

@@ -79,7 +79,7 @@ func (b *books) twice() (n int) {
 	return n
 }
 
-// verdict is what the books have against a move that was disturbed so many times; "" if nothing.
+// verdict is what the books have against a move with this number of faults; "" if nothing.
 func (b *books) verdict(kills int) string {
 	var faults []string
 	if lost := b.lost(); len(lost) > 0 {

@@ -36,8 +36,8 @@ func scaleOf() scale {
 	return scale{3_000, 100 * time.Second, 1, 2 << 10}
 }
 
-// patience is how long one step of a test may take.
-const patience = 20 * time.Minute
+// stepLimit is how long one step of a test may take.
+const stepLimit = 20 * time.Minute
 
 // scene is a move from one broker to another, which a proxy is in front of.
 type scene struct {
@@ -73,7 +73,7 @@ func newScene(t *testing.T, from, to *side, size scale) *scene {
 	u.Host = p.Addr()
 	t.Cleanup(from.close)
 	t.Cleanup(to.close)
-	return &scene{t: t, ctx: kit.Timeout(t, 3*patience), from: from, to: to, proxy: p, through: u.String(), size: size, books: newBooks()}
+	return &scene{t: t, ctx: kit.Timeout(t, 3*stepLimit), from: from, to: to, proxy: p, through: u.String(), size: size, books: newBooks()}
 }
 
 // fill publishes messages to the source: some are ready, some have failed, some wait for their next attempt, and some are delayed.
@@ -100,7 +100,7 @@ func (s *scene) fill() {
 	s.publish(client, "waits", retried, func(int) time.Duration { return 0 })
 	s.publish(client, "fails", failed, func(int) time.Duration { return 0 })
 	step := layouts.StepQueue(size.wait)
-	lab.Eventually(s.t, patience, "all have failed once", func() bool {
+	lab.Eventually(s.t, stepLimit, "all have failed once", func() bool {
 		return s.from.depth(step) == retried && s.from.depth("orders.failed") == failed && s.from.depth("orders") == 0
 	})
 	if err := sub.Drain(s.ctx); err != nil {
@@ -165,12 +165,12 @@ func (s *scene) moved() (ready, waiting int) {
 }
 
 // disturb runs a move until the target has this many messages more in its queue, or in its delay queues, and then does something to it, while a batch is
-// on its way and is not confirmed. It fails if the move ended before: then nothing was disturbed.
-func (s *scene) disturb(what string, ready, waiting int, do func(*command)) {
+// on its way and is not confirmed. It returns false if the move ended before: then nothing was disturbed.
+func (s *scene) disturb(what string, ready, waiting int, do func(*command)) bool {
 	s.t.Helper()
 	readyBefore, waitingBefore := s.moved()
 	c := s.start()
-	lab.Eventually(s.t, patience, "messages are moved", func() bool {
+	lab.Eventually(s.t, stepLimit, "messages are moved", func() bool {
 		if !c.running() {
 			return true
 		}
@@ -182,7 +182,9 @@ func (s *scene) disturb(what string, ready, waiting int, do func(*command)) {
 	})
 	s.proxy.Freeze("")
 	if !c.running() {
-		s.t.Fatalf("inconclusive: the move ended before %s: %v\n%s%s", what, c.err, c.out.String(), c.errs.String())
+		s.proxy.Thaw()
+		s.t.Logf("the move ended before %s: %v\n%s%s", what, c.err, c.out.String(), c.errs.String())
+		return false
 	}
 	if n := s.from.depth("orders", layouts.StepQueue(s.size.wait)); n < batch {
 		s.t.Fatalf("inconclusive: the source has only %d messages left before %s", n, what)
@@ -190,6 +192,7 @@ func (s *scene) disturb(what string, ready, waiting int, do func(*command)) {
 	now, waits := s.moved()
 	s.t.Logf("%s: with %d messages ready on the target and %d waiting", what, now, waits)
 	do(c)
+	return true
 }
 
 // TestMoveKilled moves messages with rehop move, while it and both brokers are killed. REHOP_FAULTS=long moves 100,000, with more kills.
@@ -232,17 +235,20 @@ func moveKilled(s *scene) bool {
 		s.proxy.Thaw()
 	}
 	for range s.size.kills {
-		s.disturb("kill -9 of rehop move", step, 0, killMove)
+		if !s.disturb("kill -9 of rehop move", step, 0, killMove) {
+			s.t.Fatal("inconclusive: nothing was disturbed")
+		}
 		for _, broker := range []*side{s.from, s.to} {
-			s.disturb("kill -9 of the "+s.name(broker), step, 0, func(c *command) {
+			if !s.disturb("kill -9 of the "+s.name(broker), step, 0, func(c *command) {
 				s.killBroker(broker, c)
 				kills++
 				killMove(c) // so that the next fault finds something to disturb
-			})
+			}) {
+				s.t.Fatal("inconclusive: nothing was disturbed")
+			}
 		}
 	}
-	s.disturb("kill -9 of rehop move while delayed messages move", 0, s.waiting/8, killMove)
-	return s.finish(kills)
+	return s.disturb("kill -9 of rehop move while delayed messages move", 0, s.waiting/8, killMove) && s.finish(kills)
 }
 
 // name is which of both a broker is.
@@ -266,7 +272,7 @@ func (s *scene) killBroker(broker *side, c *command) {
 	if broker == s.to {
 		before = s.to.depth("orders")
 	}
-	lab.Eventually(s.t, patience, "the move continues", func() bool { return !c.running() || s.to.depth("orders") > before+batch })
+	lab.Eventually(s.t, stepLimit, "the move continues", func() bool { return !c.running() || s.to.depth("orders") > before+batch })
 	if !c.running() {
 		s.t.Fatalf("the move has ended after the %s was killed: %v\n%s%s", s.name(broker), c.err, c.out.String(), c.errs.String())
 	}
@@ -278,7 +284,7 @@ func (s *scene) finish(kills int) bool {
 	s.settled()
 	before := s.all()
 	c := s.start()
-	c.wait(s.t, patience)
+	c.wait(s.t, stepLimit)
 	var balance admin.Balance
 	if err := json.Unmarshal([]byte(c.out.String()), &balance); err != nil {
 		s.t.Fatalf("%v\n%s", err, c.out.String())
