@@ -200,12 +200,14 @@ func TestMoveKilled(t *testing.T) { // not parallel: it has three brokers of its
 	for _, way := range []struct {
 		name     string
 		from, to func(*testing.T) *side
+		longer   time.Duration // RabbitMQ takes longer to start again
 	}{
-		{"FromEmbedded", embedded, rabbitMQ(after)},
-		{"FromOldRelease", rabbitMQ(before), rabbitMQ(after)},
+		{"FromEmbedded", embedded, rabbitMQ(after), 0},
+		{"FromOldRelease", rabbitMQ(before), rabbitMQ(after), time.Minute},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			size := scaleOf()
+			size.wait += way.longer
 			for tries := 1; !moveKilled(newScene(t, way.from(t), way.to(t), size)); tries++ {
 				if tries == maxTries {
 					t.Fatalf("inconclusive: on this machine even waits of %v are over before all is moved", size.wait)
