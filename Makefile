@@ -68,7 +68,7 @@ services: ## install and start the servers that the tests use
 down: ## stop those servers and delete what they left
 	@scripts/services down
 
-faults: services ## the delivery suite and messages in order by key under every fault on RabbitMQ, crashes of the embedded broker, outbox and inbox, and queues that are migrated, at length; each ends with one line: confirmed=… lost=…
+faults: services ## the delivery suite and messages in order by key under every fault on RabbitMQ, crashes of the embedded broker, outbox and inbox, and queues that are migrated or moved to another broker, at length; each ends with one line: confirmed=… lost=…
 	@cd integration && REHOP_FAULTS=long $(GO) test ./faults -run '^TestFaults$$' -count=1 -v -timeout=60m
 	@cd integration && REHOP_FAULTS=long $(GO) test ./faults -run '^TestOrder$$' -count=1 -v -timeout=90m
 	@$(GO) test ./internal/ordering -run '^TestModel' -count=1 -v -timeout=60m -args -runs=20000
@@ -76,6 +76,7 @@ faults: services ## the delivery suite and messages in order by key under every 
 	@cd integration && REHOP_FAULTS=long $(GO) test ./boxfaults -run '^TestBoxFaults' -count=1 -v -timeout=60m
 	@eval "$$(scripts/services env)"; cd integration && $(GO) test ./sqlboxes -run '^(TestSQLite|TestPostgres|TestMariaDB|TestMySQL|TestPgx)$$/^order$$/^ManyWriters$$' -count=1 -v -timeout=30m -args -writing=60s
 	@cd integration && REHOP_FAULTS=long $(GO) test ./migrating -run '^(TestMigrateKilled|TestMigrateCanceledAtEachStep|TestMigrateManyMessages)$$' -count=1 -v -timeout=60m
+	@cd integration && REHOP_FAULTS=long $(GO) test ./moving -run '^TestMoveKilled$$' -count=1 -v -timeout=120m
 
 faults-baseline: ## the same auditor on the usual recipe (classic TTL+DLX), which must be caught losing messages
 	@cd integration && REHOP_FAULTS=baseline $(GO) test ./faults -run '^TestBaseline$$' -count=1 -v -timeout=30m

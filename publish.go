@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rehop/rehop/internal/delays"
+	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/layout"
@@ -189,9 +190,10 @@ func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, 
 	if err != nil {
 		return "", "", err
 	}
-	headers := make(rabbit.Table, len(p.Headers)+len(address.Headers))
+	headers := make(rabbit.Table, len(p.Headers)+len(address.Headers)+1)
 	maps.Copy(headers, p.Headers)
 	maps.Copy(headers, address.Headers)
+	headers[envelope.Until] = time.Now().Add(delay).UnixMilli()
 	p.Headers = headers
 	if size, err := rabbit.HeaderSize(headers); err != nil {
 		return "", "", err

@@ -255,7 +255,7 @@ func (c *carriage) publish(ctx context.Context, batch []rabbit.Delivery) (left [
 	})
 	items := make([]rabbit.Item, len(batch))
 	for i, d := range batch {
-		items[i] = rabbit.Item{Exchange: c.exchange, Key: d.RoutingKey, Message: c.copyWithOrigin(d.Delivery)}
+		items[i] = rabbit.Item{Exchange: c.exchange, Key: d.RoutingKey, Message: c.admin.copyWithOrigin(d.Delivery, c.want.Name, c.consumed)}
 	}
 	for i, err := range c.admin.sender.PublishBatch(ctx, items, true) {
 		switch {
@@ -274,8 +274,9 @@ func (c *carriage) publish(ctx context.Context, batch []rabbit.Delivery) (left [
 	return left, refusal, fault
 }
 
-// copyWithOrigin is a copy of a message, with the exchange and the key to which it was published, which the broker does not keep.
-func (m *migration) copyWithOrigin(d rabbit.Message) *rabbit.Publishing {
+// copyWithOrigin is a copy of a message, with the exchange and the key to which it was published, which the broker does not keep. consumed: a subscription
+// of rehop consumes the queue.
+func (a *Admin) copyWithOrigin(d rabbit.Message, queue string, consumed bool) *rabbit.Publishing {
 	p := copyOf(d)
 	for name, value := range d.Headers {
 		// The broker counts in each queue separately.
@@ -288,17 +289,23 @@ func (m *migration) copyWithOrigin(d rabbit.Message) *rabbit.Publishing {
 		return p
 	}
 	origin := envelope.Failure{Exchange: d.Exchange, Key: d.RoutingKey}
-	if m.consumed {
-		origin.Queue = m.want.Name
-		origin.Exchange, origin.Key = m.admin.layouts.of(m.want.Name).Origin(layouts.Message{Queue: m.want.Name, ID: d.MessageId, Exchange: d.Exchange, Key: d.RoutingKey,
+	if consumed {
+		origin.Queue = queue
+		origin.Exchange, origin.Key = a.layouts.of(queue).Origin(layouts.Message{Queue: queue, ID: d.MessageId, Exchange: d.Exchange, Key: d.RoutingKey,
 			Headers: headers, Body: d.Body, ContentType: d.ContentType, Redelivered: d.Redelivered})
 	}
 	with := maps.Clone(map[string]any(p.Headers))
 	origin.Write(with)
-	if size, err := rabbit.HeaderSize(rabbit.ToTable(with)); err == nil && size+roomForCounts <= rabbit.HeaderRoom(p) {
+	if fits(p, with) {
 		p.Headers = rabbit.ToTable(with)
 	}
 	return p
+}
+
+// fits reports whether a message can have these headers.
+func fits(p *rabbit.Publishing, headers map[string]any) bool {
+	size, err := rabbit.HeaderSize(rabbit.ToTable(headers))
+	return err == nil && size+roomForCounts <= rabbit.HeaderRoom(p)
 }
 
 // roomForCounts is how many bytes the broker may add to the headers until a message is delivered.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/topology"
 )
@@ -132,7 +133,8 @@ func (p place) renewed(d rabbit.Message) *rabbit.Publishing {
 
 // origin is the exchange through which a message came to the queue, and its routing key, also if it was renewed since.
 func (p place) origin(d rabbit.Message) (exchange, key string) {
-	renewed := d.Exchange == "" && d.RoutingKey == p.source // renewed messages are published like this
+	// Renewed messages, and those that were moved from another broker, are published like this.
+	renewed := d.Exchange == "" && d.RoutingKey == p.source || d.Exchange == layouts.CarryExchange(p.source)
 	if key, ok := d.Headers[envelope.CameKey].(string); ok && renewed {
 		return envelope.Text(d.Headers[envelope.CameBy]), key
 	}

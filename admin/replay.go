@@ -50,7 +50,8 @@ type Progress struct {
 // error names it.
 func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, error) {
 	run, ways, held := rabbit.NewID(), waysBack{a, make(map[string]bool)}, heldQueues{a, make(map[string]bool)}
-	return a.take(ctx, queue, run, o, func(from place, m Message) (rabbit.Item, error) {
+	return a.take(ctx, queue, run, o, func(_ context.Context, from place, replayed found) (rabbit.Item, error) {
+		m := replayed.message
 		m.Headers = replayedHeaders(m.Headers, o.DropHeaders)
 		f := envelope.Failure{
 			Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Expiration: m.failure.Expiration,
@@ -109,11 +110,19 @@ func (a *Admin) Discard(ctx context.Context, queue string, o Options) (Progress,
 }
 
 // take replays or discards messages that are in the failed queue at the start. If move is nil, they are discarded.
-func (a *Admin) take(ctx context.Context, queue, run string, o Options, move func(place, Message) (rabbit.Item, error)) (done Progress, err error) {
+func (a *Admin) take(ctx context.Context, queue, run string, o Options, move mover) (done Progress, err error) {
 	from, err := a.placeOf(queue)
 	if err != nil {
 		return Progress{}, err
 	}
+	return a.takeFrom(ctx, from, run, o, &taking{move: move, sender: a.sender})
+}
+
+// mover returns what a message becomes elsewhere.
+type mover func(context.Context, place, found) (rabbit.Item, error)
+
+// takeFrom moves or discards messages that are in a place at the start.
+func (a *Admin) takeFrom(ctx context.Context, from place, run string, o Options, t *taking) (done Progress, err error) {
 	ahead := 0
 	if o.Rate > 0 {
 		ahead = int(max(1, min(o.Rate*fetchAhead.Seconds(), math.MaxInt16)))
@@ -121,7 +130,7 @@ func (a *Admin) take(ctx context.Context, queue, run string, o Options, move fun
 	if o.Limit > 0 && o.Filter.isEmpty() && !from.common && (ahead == 0 || o.Limit < ahead) {
 		ahead = o.Limit // only the first messages are taken
 	}
-	all := o.Limit == 0 && o.Filter.isEmpty() && !from.common
+	all := o.Limit == 0 && o.Filter.isEmpty() && !from.common && t.wants == nil
 	s, err := a.sweepOf(ctx, from, ahead, !all)
 	if err != nil {
 		return Progress{}, err
@@ -129,7 +138,7 @@ func (a *Admin) take(ctx context.Context, queue, run string, o Options, move fun
 	// This returns what was kept, and makes sure that the broker has removed the others.
 	defer func() { err = errors.Join(err, s.end()) }()
 	s.run = run
-	t := &taking{admin: a, sweep: s, from: from, options: o, move: move, progress: Progress{Total: s.depth, Delayed: s.delayed}}
+	t.sweep, t.from, t.options, t.progress = s, from, o, Progress{Total: s.depth, Delayed: s.delayed}
 	err = t.all(ctx)
 	if !errors.Is(err, ErrRequeued) {
 		err = errors.Join(err, s.unsettled())
@@ -145,11 +154,18 @@ const (
 )
 
 type taking struct {
-	admin    *Admin
+	move   mover             // nil: messages are discarded
+	sender *rabbit.Publisher // of the broker to which they are moved
+	// What only moves to another broker set:
+	wants   func(found) bool             // which messages; nil: all
+	inOrder bool                         // a load is sent when the one before it is settled, so that none overtakes it when something is sent again
+	strict  bool                         // it ends with the first message that is not accepted
+	limit   time.Duration                // how long a load may take; 0: without limit
+	books   func(confirmed, removed int) // is called for each load
+
 	sweep    *sweep
 	from     place
 	options  Options
-	move     func(place, Message) (rabbit.Item, error)
 	progress Progress
 	faults   []error
 	lapses   int // how often in a row the broker has requeued messages that were to be removed, and no others
@@ -166,7 +182,8 @@ type load struct {
 	outcomes []error // of the chosen
 	sending  *rabbit.Sending
 	items    []rabbit.Item
-	index    []int // of the items, among the chosen
+	index    []int  // of the items, among the chosen
+	end      func() // of the time that it may take
 }
 
 // fresh is how many messages of a load were not moved before.
@@ -206,6 +223,9 @@ func (t *taking) all(ctx context.Context) error {
 		next, more, err := t.read(ctx, last)
 		if next != nil {
 			t.send(longer, next)
+		}
+		if next != nil && t.inOrder { // last is nil, and so is the next one
+			last, next = next, nil
 		}
 		settled := last != nil
 		if settled {
@@ -292,7 +312,7 @@ func (t *taking) choose(ctx context.Context, h haul) (*load, error) {
 			continue
 		}
 		t.progress.Seen++
-		if t.from.has(f.message) && t.options.Filter.accepts(f.message) && (t.move == nil || !t.from.isCopy(f.message)) {
+		if t.from.has(f.message) && (t.wants == nil || t.wants(f)) && t.options.Filter.accepts(f.message) && (t.move == nil || !t.from.isCopy(f.message)) {
 			next.chosen = append(next.chosen, f)
 		} else {
 			t.progress.Kept++
@@ -325,15 +345,19 @@ func (t *taking) send(ctx context.Context, l *load) {
 	if t.move == nil {
 		return
 	}
+	l.end = func() {}
+	if t.limit > 0 {
+		ctx, l.end = context.WithTimeout(ctx, t.limit)
+	}
 	for i, f := range l.chosen {
-		item, err := t.move(t.from, f.message)
+		item, err := t.move(ctx, t.from, f)
 		if err != nil {
 			l.outcomes[i] = err
 			continue
 		}
 		l.items, l.index = append(l.items, item), append(l.index, i)
 	}
-	l.sending = t.admin.sender.StartBatch(ctx, l.items, true)
+	l.sending = t.sender.StartBatch(ctx, l.items, true)
 	l.sending.Sent() // the order is that of the failed queue
 }
 
@@ -341,7 +365,9 @@ func (t *taking) send(ctx context.Context, l *load) {
 func (t *taking) settle(ctx context.Context, l *load) error {
 	if l.sending != nil {
 		outcomes := l.sending.Outcomes()
+		l.end()
 		if err := t.sweep.reader.Lost(); err != nil {
+			t.book(confirmedOf(outcomes), 0)
 			return err
 		}
 		for j, err := range outcomes {
@@ -352,6 +378,7 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 		}
 	}
 	var done, kept []found
+	var refusal error
 	for i, f := range l.chosen {
 		if l.outcomes[i] == nil {
 			done = append(done, f)
@@ -360,7 +387,10 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 			}
 			continue
 		}
-		if len(t.faults) < maxFaults {
+		if refusal == nil {
+			refusal = l.outcomes[i]
+		}
+		if len(t.faults) < maxFaults && !t.strict {
 			t.faults = append(t.faults, l.outcomes[i])
 		}
 		if !f.moved {
@@ -368,8 +398,14 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 			kept = append(kept, f)
 		}
 	}
+	confirmed := len(done)
 	done = append(done, l.moved...)
 	err := t.sweep.remove(ctx, l.haul, done)
+	if err == nil {
+		t.book(confirmed, len(done))
+	} else {
+		t.book(confirmed, 0)
+	}
 	if err = t.sweep.expire(err); errors.Is(err, errExpired) {
 		// Those that the broker has not removed are delivered again, and are removed then.
 		for _, f := range done {
@@ -384,11 +420,31 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("remove %d messages from the failed queue: %w", len(done), err)
+		return fmt.Errorf("remove %d messages from queue %q: %w", len(done), t.from.source, err)
 	}
 	t.lapses = 0
-	if err := t.sweep.expire(t.sweep.renew(ctx, l.haul, kept)); !errors.Is(err, errExpired) {
+	if err := t.sweep.expire(t.sweep.renew(ctx, l.haul, kept)); err != nil && !errors.Is(err, errExpired) {
 		return err
 	}
+	if t.strict {
+		return refusal
+	}
 	return nil
+}
+
+// book reports how many messages of a load were confirmed elsewhere, and how many were removed here.
+func (t *taking) book(confirmed, removed int) {
+	if t.books != nil {
+		t.books(confirmed, removed)
+	}
+}
+
+// confirmedOf is how many outcomes are good.
+func confirmedOf(outcomes []error) (n int) {
+	for _, err := range outcomes {
+		if err == nil {
+			n++
+		}
+	}
+	return n
 }

@@ -400,7 +400,11 @@ func (l *load) auditSettings(server *broker.Server, setting int) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	user, policies := engine.Login("shop", "secret"), engine.Vhost("/").Policies()
+	user, err := engine.Login(node.Peer{}, "shop", "secret")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	policies := engine.Vhost("/").Policies()
 	if user == nil || len(policies) != 1 {
 		l.t.Fatalf("got user %+v and policies %+v, want one of each", user, policies)
 	}

@@ -130,6 +130,9 @@ func startBroker(ts *testscript.TestScript, neg bool, args []string) {
 	ended := make(chan error, 2)
 	go func() { ended <- server.Serve(context.Background(), amqp) }()
 	go func() { ended <- web.Serve(api) }()
+	// A second one is in the environment besides the first.
+	ts.Setenv("REHOP_FIRST_BROKER", ts.Getenv("REHOP_BROKER"))
+	ts.Setenv("REHOP_FIRST_MANAGEMENT", ts.Getenv("REHOP_MANAGEMENT"))
 	ts.Setenv("REHOP_BROKER", "amqp://guest:guest@"+amqp.Addr().String()+"/")
 	ts.Setenv("REHOP_MANAGEMENT", "http://"+api.Addr().String())
 	ts.Setenv("MANAGEMENT_HOST", api.Addr().String())

@@ -71,3 +71,9 @@ func Embedded(t testing.TB) *Rabbit {
 	})
 	return fresh(t, []string{"amqp://guest:guest@" + ln.Addr().String()}, []string{strings.Replace(web.URL, "//", "//guest:guest@", 1)}, nil)
 }
+
+// At is a fresh virtual host on a broker that the test has started itself, by the URLs of the broker and of its management API.
+func At(t testing.TB, url, management string) *Rabbit {
+	t.Helper()
+	return fresh(t, []string{url}, []string{management}, nil)
+}

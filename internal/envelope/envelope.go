@@ -106,6 +106,21 @@ const (
 	toExchange = "exchange "
 )
 
+// ExchangeOf is the exchange of a value of To. False: it is not that of an exchange.
+func ExchangeOf(to string) (exchange string, ok bool) { return strings.CutPrefix(to, toExchange) }
+
+// Until is when the delay of a message that was published with one is over, in Unix milliseconds. Only moves to another broker read
+// it: without it, nothing on the broker shows when the message was published.
+const Until = "rehop-until"
+
+// DueAt is when a message that waits is due, by its headers; zero if they do not have it.
+func DueAt(headers map[string]any) time.Time {
+	if due := moment(headers[Due]); !due.IsZero() {
+		return due
+	}
+	return moment(headers[Until])
+}
+
 // ToExchange is the value of To for a message that goes to an exchange.
 func ToExchange(name string) string { return toExchange + name }
 

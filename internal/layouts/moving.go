@@ -16,6 +16,7 @@ const (
 	lettersPrefix = "rehop.letters."
 	pausePrefix   = "rehop.pause."
 	lockPrefix    = "rehop.lock."
+	carryPrefix   = "rehop.carry."
 )
 
 // MovingQueue is the queue that keeps messages while their queue is migrated, and the exchange that
@@ -37,6 +38,22 @@ func BackExchange(queue string) string { return prefixed(backPrefix, queue) }
 
 // LockQueue is an exclusive queue that the process which works on the queue declares.
 func LockQueue(queue string) string { return prefixed(lockPrefix, queue) }
+
+// CarryExchange leads to a queue. Messages that come from another broker pass it with their own routing keys.
+func CarryExchange(queue string) string { return prefixed(carryPrefix, queue) }
+
+// IsPassing reports whether an exchange or a queue exists only while a command runs, or for a migration that is not finished.
+func IsPassing(name string) bool {
+	for _, prefix := range []string{movingPrefix, asidePrefix, backPrefix, lettersPrefix, pausePrefix, lockPrefix, carryPrefix, "rehop.try."} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsMoving reports whether a queue is the MovingQueue of a migration that is not finished.
+func IsMoving(queue string) bool { return strings.HasPrefix(queue, movingPrefix) }
 
 func prefixed(prefix, queue string) string {
 	name, limit := prefix+queue, maxProbed

@@ -87,6 +87,9 @@ func LandingQueue(queue string) string { return suffixed(queue, landingSuffix) }
 // HeldQueue is the queue in which messages wait that are handled in order by key.
 func HeldQueue(queue string) string { return suffixed(queue, heldSuffix) }
 
+// IsHeldQueue reports whether name may be that of a held queue.
+func IsHeldQueue(name string) bool { return strings.HasSuffix(name, heldSuffix) }
+
 func suffixed(queue, suffix string) string { return fitted(maxName, queue+suffix, queue, suffix) }
 
 // laterQueue is the queue through which delayed messages reach an exchange.

@@ -235,6 +235,22 @@ func queueArgs(q QueueSpec) topology.Args {
 	return args
 }
 
+// AsQuorum are the arguments with which the native layout declares a queue as a quorum queue, if args are those of the classic one.
+func AsQuorum(queue string, args topology.Args) topology.Args {
+	limit := int64(noDeliveryLimit)
+	if (Native{}).DeadLettersToFailed(topology.Queue{Name: queue, Args: args}) {
+		limit = deliveryLimit
+	}
+	out := override(args, map[string]any{"x-queue-type": string(layout.Quorum)})
+	if out["x-delivery-limit"] == nil {
+		out["x-delivery-limit"] = limit
+	}
+	if out["x-dead-letter-exchange"] != nil && (out["x-overflow"] == nil || out["x-overflow"] == "reject-publish") {
+		out["x-overflow"], out["x-dead-letter-strategy"] = "reject-publish", "at-least-once"
+	}
+	return out
+}
+
 // Step is the queue in which messages wait for exactly delay.
 func (n Native) Step(delay time.Duration) topology.Plan {
 	return topology.Plan{

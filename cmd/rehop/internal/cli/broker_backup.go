@@ -94,7 +94,7 @@ func (c *command) copyBackup(ctx context.Context, w io.Writer, data string) (int
 	defer a.Close()
 	backup, err := a.Backup(ctx)
 	if err != nil {
-		return 0, explainBackup(err)
+		return 0, c.explainBackup(err)
 	}
 	defer backup.Close()
 	err = broker.CheckBackup(ctx, io.TeeReader(backup, count))
@@ -102,11 +102,11 @@ func (c *command) copyBackup(ctx context.Context, w io.Writer, data string) (int
 }
 
 // explainBackup adds how to fix an error on the command line.
-func explainBackup(err error) error {
+func (c *command) explainBackup(err error) error {
 	if errors.Is(err, admin.ErrNoBackup) {
 		return &exitError{exitUsage, err}
 	}
-	return explain(err)
+	return c.explain(err)
 }
 
 // syncDirectory makes a new name in a directory durable. Windows does that itself.

@@ -17,6 +17,7 @@ func (c *command) commands() []*cobra.Command {
 		c.failed(),
 		c.held(),
 		c.topology(),
+		c.move(),
 		c.doctor(),
 		c.outbox(),
 		c.broker(),

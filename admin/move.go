@@ -1,0 +1,326 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/internal/delays"
+	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
+)
+
+// MoveOptions are what Move moves, and how.
+type MoveOptions struct {
+	// Queues are the queues to move, each with its failed queue, its held queues and its messages that wait for their next attempt.
+	// A * at the end of a name matches any rest. Messages that were delayed to an exchange belong to no queue, and stay. Default: all.
+	Queues []string
+	// Except are queues that stay, with the same companions. Default: none.
+	Except []string
+	// Plan is what the target has instead of what the source has under the same names, for example the plan of another layout
+	// (see rehop.Topology). Default: the target gets what the source has.
+	Plan topology.Plan
+	// QueueType is the type that classic queues of the source have on the target. With either type, policies lose their settings of
+	// classic mirrored queues, which RabbitMQ 4 refuses. Default: queues keep their type, and such policies are refused.
+	QueueType layout.QueueType
+	// Durable declares transient queues and exchanges of the source as durable on the target. Default: they are refused.
+	Durable bool
+	// Users moves the users that have permissions in the virtual host, with their passwords' hashes and these permissions. Users that
+	// the target has stay unchanged. Both logins need the tag administrator. Default: users are not moved.
+	Users bool
+	// Timeout is how long a broker may be away, or the target may refuse messages, until Move returns the error. It is also how long
+	// consumers of the source may keep messages unacked at the end. Default: 1 minute.
+	Timeout time.Duration
+	// Settle is how long nothing may have arrived in the queues of the source before they count as empty. Default: 6 s, because the
+	// broker's figures of unacked messages are late; nothing with the embedded broker.
+	Settle time.Duration
+	// Progress is called after each batch. Default: none.
+	Progress func(MoveProgress)
+}
+
+// MoveProgress is how far a move is.
+type MoveProgress struct {
+	Queue string // whose messages are moved now
+	Moved int    // messages that the target has confirmed
+	Total int    // messages that the source had at the start, as far as it knew
+	// Waiting is why nothing is moved at the moment. Empty: messages are moved.
+	Waiting string
+}
+
+var (
+	// ErrSamePlace: source and target are the same virtual host.
+	ErrSamePlace = errors.New("source and target are the same virtual host of the same broker")
+	// ErrLeft: messages are still on the source. The balance shows where.
+	ErrLeft = errors.New("messages are left on the source")
+)
+
+const (
+	moveTimeout = time.Minute
+	moveSettle  = 6 * time.Second
+	// movePause is the pause before a queue is tried again.
+	movePause = 500 * time.Millisecond
+	// moveLock is what the lease of a move is called: one at a time moves from a virtual host.
+	moveLock = "rehop.move"
+)
+
+// Move moves the queues of this virtual host to that of another Admin: to another broker, or to another virtual host. First it
+// declares on the target what the source has and the target lacks; objects that exist there stay unchanged. Then it moves the
+// messages. They keep their routing keys, properties and headers. The exchange to which a message was published is in its headers,
+// where subscriptions of rehop find it. A message that waits in one of rehop's delay queues waits on the target for the rest of its
+// delay, rounded up, and returns to its queue there.
+//
+// The target confirms each message before it is removed from the source. So Move can be killed at any moment, and called again: up
+// to 256 messages are then on both brokers, with the same message id. Consumers may run on both sides, except for queues that are
+// handled in order by key (rehop.Subscriber.OrderBy), or have a single active consumer. Move continues until the queues of the
+// source are empty: stop its publishers, or have them publish to the target. The queues themselves stay on the source.
+//
+// If the target would refuse a definition, nothing is declared or moved, and the error is an ErrRefused that names it. If it refuses
+// a message, Move ends with an error after Timeout, and the message stays on the source. The balance is valid in any case. An
+// ErrLeft means that consumers of the source still had messages at the end.
+//
+// Both need the management API.
+func (a *Admin) Move(ctx context.Context, to *Admin, o MoveOptions) (Balance, error) {
+	r, err := a.relocation(ctx, to, o)
+	if err != nil {
+		return Balance{}, err
+	}
+	l, err := a.leaseOf(ctx, moveLock)
+	if err != nil {
+		return Balance{}, fmt.Errorf("move: %w", err)
+	}
+	defer l.end()
+	if err := r.apart(ctx, l); err != nil {
+		return Balance{}, fmt.Errorf("move: %w", err)
+	}
+	plan, err := r.plan(ctx)
+	if err == nil {
+		err = plan.refusal()
+	}
+	if err != nil {
+		return Balance{}, fmt.Errorf("move: nothing was declared or moved: %w", err)
+	}
+	if err := r.define(ctx); err != nil {
+		return Balance{}, fmt.Errorf("move: no message was moved: %w", err)
+	}
+	err = r.all(ctx)
+	balance, fault := r.balance(ctx)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("move: %w", err)
+	case fault != nil:
+		err = fmt.Errorf("move: all messages were moved, but the balance is not known: %w", fault)
+	case balance.Left() > 0:
+		err = fmt.Errorf("move: %w: %d; consumers may have them: stop these, and run the move again", ErrLeft, balance.Left())
+	}
+	return balance, err
+}
+
+// PlanMove is what Move would do. It changes nothing, except that it tries queues and policies on the target under other names
+// (rehop.try.ID), which it deletes.
+func (a *Admin) PlanMove(ctx context.Context, to *Admin, o MoveOptions) (MovePlan, error) {
+	r, err := a.relocation(ctx, to, o)
+	if err != nil {
+		return MovePlan{}, err
+	}
+	plan, err := r.plan(ctx)
+	if err != nil {
+		return plan, fmt.Errorf("plan the move: %w", err)
+	}
+	return plan, nil
+}
+
+// relocation is a move.
+type relocation struct {
+	from, to *Admin
+	options  MoveOptions
+	began    time.Time
+	source   topology.Live
+	target   topology.Live
+	owners   map[string]string         // of failed, held and landing queues: the queue that they belong to
+	consumed map[string]layouts.Layout // queues that rehop consumes
+	queues   []movedQueue              // in the order in which they are moved
+	defined  map[string]bool           // queues of the source that were there when the definitions were moved
+	delays   *delays.Delays            // of the target
+	ways     returnWays                // by which waiting messages come back
+	rows     map[string]*BalanceRow
+	progress MoveProgress
+}
+
+func (a *Admin) relocation(ctx context.Context, to *Admin, o MoveOptions) (*relocation, error) {
+	switch {
+	case o.Timeout < 0 || o.Settle < 0:
+		return nil, errors.New("move: Timeout and Settle must not be negative")
+	case o.QueueType != "" && string(o.QueueType) != quorum && string(o.QueueType) != classic:
+		return nil, fmt.Errorf("move: QueueType is %q; it must be %s or %s", o.QueueType, quorum, classic)
+	}
+	r := &relocation{from: a, to: to, options: o, began: time.Now(), rows: make(map[string]*BalanceRow), defined: make(map[string]bool)}
+	r.options.Timeout = cmp.Or(o.Timeout, moveTimeout)
+	if err := r.look(ctx); err != nil {
+		return nil, fmt.Errorf("move: %w", err)
+	}
+	if r.options.Settle == 0 && r.source.Product != embeddedProduct {
+		r.options.Settle = moveSettle
+	}
+	return r, nil
+}
+
+// look reads what both brokers have.
+func (r *relocation) look(ctx context.Context) error {
+	var err error
+	if r.source, err = r.from.Live(ctx); err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	if r.target, err = r.to.Live(ctx); err != nil {
+		return fmt.Errorf("target: %w", err)
+	}
+	r.choose()
+	return nil
+}
+
+// apart returns an error if both are the same virtual host: there a queue of this connection is in use by another one.
+func (r *relocation) apart(ctx context.Context, l *lease) error {
+	name := tryPrefix + rabbit.NewID()
+	if err := l.line.Declare(ctx, topology.Plan{Queues: []topology.Queue{{Name: name, Exclusive: true}}}); err != nil {
+		return err
+	}
+	_, there, err := existing(r.to.read.Inspect(ctx, name))
+	_, fault := l.line.DeleteQueue(ctx, name, false)
+	switch {
+	case there, declareCode(err) == resourceLocked:
+		return ErrSamePlace
+	case err != nil:
+		return err
+	}
+	return fault
+}
+
+// all moves messages until the source has none.
+func (r *relocation) all(ctx context.Context) error {
+	for _, q := range r.queues {
+		r.progress.Total += q.Messages()
+	}
+	for {
+		moved := 0
+		for _, q := range r.queues {
+			n, err := r.move(ctx, q)
+			moved += n
+			if err != nil {
+				return err
+			}
+		}
+		if err := r.refresh(ctx); err != nil || moved > 0 {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if still, err := r.still(ctx); err != nil || still {
+			return err
+		}
+	}
+}
+
+// refresh finds queues that consumers of the source have declared since, as steps for other delays, and defines them.
+func (r *relocation) refresh(ctx context.Context) error {
+	return r.patiently(ctx, func(ctx context.Context) error {
+		if err := r.look(ctx); err != nil {
+			return err
+		}
+		for _, q := range r.queues {
+			if !r.defined[q.Name] {
+				return r.define(ctx)
+			}
+		}
+		return nil
+	})
+}
+
+// still waits until the source has had no messages for a while, or its consumers do not return theirs. False: there are messages to move.
+func (r *relocation) still(ctx context.Context) (bool, error) {
+	began := time.Now()
+	for quiet := began; ; {
+		ready, away := 0, 0
+		if err := r.patiently(ctx, func(ctx context.Context) (err error) {
+			ready, away, err = r.left(ctx)
+			return err
+		}); err != nil {
+			return false, err
+		}
+		switch {
+		case ready > 0:
+			return false, nil
+		case away > 0 && time.Since(began) >= r.options.Timeout:
+			return true, nil // the balance reports them
+		case away > 0:
+			r.await(fmt.Sprintf("%d messages that consumers of the source have", away))
+			quiet = time.Now()
+		case time.Since(quiet) >= r.options.Settle:
+			return true, nil
+		}
+		if err := rabbit.Pause(ctx, pollPause); err != nil {
+			return false, err
+		}
+	}
+}
+
+// left is how many messages the source has that are to be moved, and how many of them its consumers have.
+func (r *relocation) left(ctx context.Context) (ready, away int, err error) {
+	for _, q := range r.queues {
+		if q.shared {
+			continue // others than those that are moved may be there
+		}
+		depth, exists, err := existing(r.from.read.InspectClosely(ctx, q.Name))
+		if err != nil {
+			return 0, 0, err
+		}
+		if !exists {
+			continue
+		}
+		f, err := r.from.management.figures(ctx, q.Name)
+		if err != nil && !missing(err) {
+			return 0, 0, err
+		}
+		row := r.row(q.Name)
+		row.Left = depth.Messages + f.away()
+		ready, away = ready+depth.Messages, away+f.away()
+	}
+	return ready, away, nil
+}
+
+// await reports why nothing is moved.
+func (r *relocation) await(what string) {
+	r.progress.Waiting = what
+	r.report()
+}
+
+func (r *relocation) report() {
+	if r.options.Progress != nil {
+		r.options.Progress(r.progress)
+	}
+}
+
+// patiently repeats something while a broker is away, until the timeout.
+func (r *relocation) patiently(ctx context.Context, do func(context.Context) error) error {
+	for until := time.Now().Add(r.options.Timeout); ; {
+		limited, cancel := context.WithDeadline(ctx, until)
+		err := do(limited)
+		cancel()
+		if err == nil || ctx.Err() != nil || isFinal(err) || !time.Now().Before(until) {
+			return err
+		}
+		r.await(fmt.Sprintf("a broker: %v", err))
+		if err := rabbit.Pause(ctx, movePause); err != nil {
+			return err
+		}
+	}
+}
+
+// isFinal reports whether trying again does not help.
+func isFinal(err error) bool {
+	return errors.Is(err, rabbit.ErrUnroutable) || errors.Is(err, rabbit.ErrInvalid) || errors.Is(err, rabbit.ErrTooLarge) || errors.Is(err, rabbit.ErrClosed) ||
+		errors.Is(err, ErrInOrder) || errors.Is(err, ErrRefused) || errors.Is(err, ErrManagementLogin) || declareCode(err) == accessRefused || declareCode(err) == preconditionFailed
+}
