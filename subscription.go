@@ -152,7 +152,7 @@ func (s *Subscription) Drain(ctx context.Context) error {
 // Stop starts no more handlers and cancels the contexts of running ones. Messages that they do not
 // finish go back to the queue, and no attempt is used. Stop waits for handlers for
 // [Subscriber.StopGrace]. The message of a handler that runs longer goes back while the handler still
-// runs, and Stop returns an error. A failed message that the broker does not confirm within 2 s goes
-// back, too. In a handler or hook of this subscription, Stop does nothing and returns an error, because
-// it would wait for itself.
+// runs, and Stop returns an error. A failed message that the broker does not confirm within 10 s goes
+// back, too, and within 2 s if it is blocked or cannot be reached. In a handler or hook of this
+// subscription, Stop does nothing and returns an error, because it would wait for itself.
 func (s *Subscription) Stop() error { return s.each("stop", (*consume.Subscription).Stop) }

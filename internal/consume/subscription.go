@@ -15,6 +15,8 @@ import (
 const (
 	// closeGrace is how long the broker may take to answer at a stop.
 	closeGrace = 2 * time.Second
+	// moveWait is how long a broker that is connected and not blocked may take at a stop to confirm messages that are being moved.
+	moveWait = 10 * time.Second
 	// ConfirmGrace is how long the broker has to confirm or answer when a client closes or a
 	// subscription stops.
 	ConfirmGrace = 30 * time.Second
@@ -181,7 +183,7 @@ func (s *Subscription) haltNow() error {
 	ignoring := s.abandonAll()
 	if s.shared.open() {
 		// Wait for messages that are being moved: requeued now, they would be duplicated.
-		s.waitClosed(closeGrace)
+		s.waitClosed(moveWait)
 	}
 	s.enter(killed)
 	ended := s.waitClosed(closeGrace)

@@ -456,7 +456,7 @@ func woken(t *testing.T, b *Bench) {
 		waker.Waker = make(bell)
 	}
 	relay := b.Relay()
-	relay.Waker, relay.Lease = waker, 2*time.Second
+	relay.Waker, relay.Lease = waker, shortLease
 	b.Start(relay)
 	b.Eventually("the relay listens", func() bool { return b.Number("SELECT COUNT(*) FROM rehop_outbox_relay WHERE listening = 1") == 1 })
 	before := waker.times.Load()
