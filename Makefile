@@ -4,6 +4,8 @@ GO ?= go
 MODULES := . outbox/outboxpgx rehopotel cmd/rehop examples integration
 # SQLite is C translated to Go, which the race detector makes too slow, so its tests are built without it.
 SQLITE := $(GO) test -json -count=1 -run 'SQLite|^Example|^TestDatabaseKills$$/^SQLite$$' ./sqlboxes ./boxfaults
+# A release compresses much, which takes the race detector minutes, and it has no goroutines, so its test is built without it.
+RELEASE := $(GO) test -json -count=1 -timeout 30m ./release
 # The race detector needs cgo, and so the C compiler that scripts/services installs where it can.
 RACE = $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && echo -race)
 # The race detector of Go 1.26 crashes when two threads run timers of one synctest bubble, so packages with such tests use one thread each.
@@ -37,7 +39,7 @@ test: check services ## all checks and tests; installs and starts the servers th
 	@test -n "$(RACE)" || echo "cgo is off, or there is no C compiler: the tests run without the race detector" >&2
 	@failed=0; (eval "$$(scripts/services env)"; \
 	$(GO) test -json $(RACE) $(VIRTUAL) -count=1 -timeout 30m ./...; \
-	(cd tools && GOWORK=off $(GO) test -json $(RACE) -count=1 -timeout 30m ./...); \
+	(cd tools && export GOWORK=off; $(GO) test -json $(RACE) -count=1 $$($(GO) list ./... | grep -v /tools/release$$); $(RELEASE)); \
 	for m in outbox/outboxpgx rehopotel cmd/rehop examples; do (cd $$m && $(GO) test -json $(RACE) $(VIRTUAL) -count=1 ./...); done; \
 	cd integration && { $(GO) test -json $(RACE) -count=1 -p 2 -timeout 20m ./...; $(SQLITE); }) | $(REPORT) || failed=1; \
 	for release in $(OLDER); do \
