@@ -301,8 +301,8 @@ func TestCloseDuringBackup(t *testing.T) {
 	})
 }
 
-// A backup whose reader stalls is given up when the disk is full, so that publishers can continue, and the
-// backup returns an error.
+// A backup whose reader stalls is given up when the disk is full, so that publishers can continue. The reason
+// is in the backup.
 func TestBackupGivenUpForSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := storetest.NewDisk()
@@ -411,7 +411,7 @@ func TestBackupFindsDamage(t *testing.T) {
 	d.close()
 }
 
-// A stopped store is backed up whatever its state: closed cleanly, or with what a crash has left.
+// The backup of a stopped store is closed cleanly if the store was, and otherwise has what a crash has left.
 func TestBackupOfDirectory(t *testing.T) {
 	disk := storetest.NewDisk()
 	d := newDiary(t, disk, store.Options{})

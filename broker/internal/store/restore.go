@@ -28,7 +28,7 @@ func CheckBackup(ctx context.Context, in io.Reader) error {
 
 // Restore writes a backup to a directory without files, checks everything in it, and syncs it. Until that is
 // done, the directory cannot be opened; after a kill it can be restored again. If Restore returns an error,
-// the directory is empty, unless the error is that it could not be emptied.
+// the directory has no data, unless the error is that it could not be emptied.
 func Restore(ctx context.Context, dir FS, in io.Reader) (Report, error) {
 	if err := refuseFiles(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Report{}, fmt.Errorf("restore the backup: %w", err)

@@ -346,3 +346,23 @@ func seal(backup []byte) []byte {
 	sum := sha256.Sum256(body)
 	return append(body, sum[:]...)
 }
+
+// Backups of earlier formats can be restored. If this one cannot, the format has changed and needs another version.
+func TestRestoreOfEarlierFormats(t *testing.T) {
+	backup, err := os.ReadFile("testdata/backup-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := storetest.NewDisk()
+	report, err := store.Restore(t.Context(), disk, bytes.NewReader(backup))
+	if err != nil || report.Messages != 16 || report.Definitions != 3 {
+		t.Fatalf("got report %+v and %v, want 16 messages and 3 definitions", report, err)
+	}
+	r, err := recoverFrom(disk, store.Options{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.store.Close(); err != nil {
+		t.Error(err)
+	}
+}
