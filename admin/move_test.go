@@ -36,7 +36,7 @@ func (w *ward) client() *rehop.Client {
 // call calls the management API.
 func (w *ward) call(method, path, body string) string {
 	w.t.Helper()
-	request := httptest.NewRequest(method, "http://embedded"+path, strings.NewReader(body))
+	request := httptest.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
 	request.RemoteAddr = "127.0.0.1:1" // guest may only log in from this machine
 	request.SetBasicAuth("guest", "guest")
 	answer := httptest.NewRecorder()

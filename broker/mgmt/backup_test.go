@@ -97,7 +97,7 @@ func TestBackupOfStalledClient(t *testing.T) {
 		request := func() *bufio.Reader {
 			conn := ln.dial()
 			t.Cleanup(func() { _ = conn.Close() })
-			r, err := http.NewRequest("GET", "http://broker"+backupPath, nil)
+			r, err := http.NewRequest("GET", "http://localhost"+backupPath, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

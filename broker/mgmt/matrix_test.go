@@ -83,6 +83,7 @@ var groups = map[group][]string{
 		"GET /api/nodes", "GET /api/nodes/{node}", "GET /metrics", "GET /metrics/per-object",
 	},
 	administration: {
+		"GET /api/rehop/backup",
 		"PUT /api/cluster-name", "GET /api/definitions", "POST /api/definitions", "GET /api/definitions/{vhost}", "POST /api/definitions/{vhost}",
 		"GET /api/vhosts/{vhost}", "PUT /api/vhosts/{name}", "DELETE /api/vhosts/{vhost}", "GET /api/vhosts/{vhost}/permissions", "GET /api/users",
 		"GET /api/users/without-permissions", "POST /api/users/bulk-delete", "GET /api/users/{user}", "PUT /api/users/{user}", "DELETE /api/users/{user}",
@@ -122,7 +123,7 @@ func groupOf(t *testing.T, release node.Compat, pattern string) group {
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("%s is in %d groups of the table: add a new route to the one that says who may use it", pattern, len(found))
+		t.Fatalf("%s is in %d groups of the table: add a new route to the group that may use it", pattern, len(found))
 	}
 	return found[0]
 }

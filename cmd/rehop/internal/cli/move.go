@@ -54,9 +54,9 @@ first. The queues stay on the source, empty.
 
 It prints what it will do and asks, or needs --yes. At the end it prints for each queue how many messages were moved, are left on the source, have arrived, and are due later. The exit code is 3 if messages
 are left, or if something prevents the move.`,
-		Example: `  rehop move --from amqp://guest:guest@localhost:5672/ --to amqps://app:secret@rabbit.example/shop --dry-run
-  rehop move --from amqp://app:secret@blue/shop --to amqp://app:secret@green/shop --queue-type quorum
-  rehop move --from amqp://app:secret@rabbit/old --to amqp://app:secret@rabbit/new --queue 'order*' --config new/rehop.yaml`,
+		Example: `  rehop move --from amqp://guest:guest@localhost/ --to amqps://app:secret@rabbit/shop --dry-run
+  rehop move --from amqp://app:secret@blue/ --to amqp://app:secret@green/ --queue-type quorum
+  rehop move --from amqp://app:secret@rabbit/old --to amqp://app:secret@rabbit/new --queue 'order*'`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.moveQueues(cmd.Context(), m) },
 	}
