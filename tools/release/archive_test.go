@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"debug/buildinfo"
 	"debug/elf"
 	"debug/macho"
 	"debug/pe"
@@ -154,14 +155,29 @@ func checkArchives(t *testing.T, p published) {
 			if files[i].mode != mode {
 				t.Errorf("%s of %s has the mode %v, want %v", name, on, files[i].mode, mode)
 			}
-			if name == "LICENSES.txt" && !bytes.Contains(files[i].body, []byte("=== github.com/rabbitmq/amqp091-go v")) {
-				t.Errorf("%s of %s does not have the license of amqp091-go", name, on)
+			if name == "LICENSES.txt" {
+				checkLicenses(t, p.binary(t, on), files[i].body)
 			}
 		}
 		for _, f := range files {
 			if !strings.HasPrefix(f.name, top) {
 				t.Errorf("the archive for %s has %s, which is not below %s", on, f.name, top)
 			}
+		}
+	}
+}
+
+// checkLicenses sees that there is a license for all modules of a binary.
+func checkLicenses(t *testing.T, binary, licenses []byte) {
+	t.Helper()
+	info, err := buildinfo.Read(bytes.NewReader(binary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range info.Deps {
+		own := strings.HasPrefix(m.Path, mainModule)
+		if has := bytes.Contains(licenses, []byte("\n=== "+m.Path+" "+m.Version+": ")); has == own {
+			t.Errorf("LICENSES.txt has %s %s: got %v, want %v", m.Path, m.Version, has, !own)
 		}
 	}
 }

@@ -6,19 +6,20 @@ import (
 	"os/exec"
 )
 
-// companions are the files that come with the binary on every platform.
+// companions are the files that come with the binary.
 type companions struct {
-	license, licenses, readme, changelog []byte
-	example                              []byte // a rehop.yaml
-	unit                                 []byte // of systemd
-	manual                               []byte // a page for man
-	completions                          map[string][]byte
+	license, readme, changelog []byte
+	licenses                   []byte // of what is in the binary, which depends on the platform
+	example                    []byte // a rehop.yaml
+	unit                       []byte // of systemd
+	manual                     []byte // a page for man
+	completions                map[string][]byte
 }
 
 // completionFiles has the shells whose completions a release has, and the names that these shells expect.
 var completionFiles = map[string]string{"bash": "rehop.bash", "zsh": "_rehop", "fish": "rehop.fish", "powershell": "rehop.ps1"}
 
-// newCompanions reads and makes them. The program is a binary that runs on this machine.
+// newCompanions reads and makes them, except for the licenses. The program is a binary that runs on this machine.
 func newCompanions(ctx context.Context, s source, v version, program string) (companions, error) {
 	var c companions
 	var reference []byte

@@ -5,10 +5,13 @@ import (
 	"context"
 	"debug/buildinfo"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 )
 
@@ -30,27 +33,48 @@ func (c compiler) licenses(ctx context.Context, program string) ([]byte, error) 
 	if _, err := appendLicenses(&out, "Go, "+info.GoVersion, string(bytes.TrimSpace(root))); err != nil {
 		return nil, err
 	}
+	dirs, err := c.directories(ctx, info.Deps)
+	if err != nil {
+		return nil, err
+	}
 	for _, m := range info.Deps {
 		if isSibling(m.Path) {
 			continue
 		}
-		text, err := output(c.command(ctx, "mod", "download", "-modfile="+c.modfile, "-json", m.Path+"@"+m.Version))
-		if err != nil {
-			return nil, err
-		}
-		var module struct{ Dir string }
-		if err := json.Unmarshal(text, &module); err != nil {
-			return nil, fmt.Errorf("find the directory of %s: %w", m.Path, err)
-		}
-		found, err := appendLicenses(&out, m.Path+" "+m.Version, module.Dir)
+		found, err := appendLicenses(&out, m.Path+" "+m.Version, dirs[m.Path])
 		if err != nil {
 			return nil, err
 		}
 		if !found {
-			return nil, fmt.Errorf("%s %s has no file with a license in %s; a release must not contain it", m.Path, m.Version, module.Dir)
+			return nil, fmt.Errorf("%s %s has no file with a license in %s; a release must not contain it", m.Path, m.Version, dirs[m.Path])
 		}
 	}
 	return out.Bytes(), nil
+}
+
+// directories has where the files of modules are, by path.
+func (c compiler) directories(ctx context.Context, modules []*debug.Module) (map[string]string, error) {
+	args := []string{"mod", "download", "-modfile=" + c.modfile, "-json"}
+	for _, m := range modules {
+		if !isSibling(m.Path) {
+			args = append(args, m.Path+"@"+m.Version)
+		}
+	}
+	text, err := output(c.command(ctx, args...))
+	if err != nil {
+		return nil, err
+	}
+	dirs := make(map[string]string)
+	for from := json.NewDecoder(bytes.NewReader(text)); ; {
+		var m struct{ Path, Dir string }
+		switch err := from.Decode(&m); {
+		case errors.Is(err, io.EOF):
+			return dirs, nil
+		case err != nil:
+			return nil, fmt.Errorf("find the directories of the modules: %w", err)
+		}
+		dirs[m.Path] = m.Dir
+	}
 }
 
 // appendLicenses writes the licenses in a directory, and reports whether there is one.

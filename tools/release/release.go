@@ -46,6 +46,10 @@ func (r release) build(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		// Not every platform needs the same modules.
+		if with.licenses, err = c.licenses(ctx, binaryFile(work, p)); err != nil {
+			return err
+		}
 		if err := r.pack(p, binary, with, image); err != nil {
 			return fmt.Errorf("pack %s: %w", p, err)
 		}
@@ -76,13 +80,7 @@ func (r release) companions(ctx context.Context, c compiler, work string) (compa
 	if _, err := r.compile(ctx, c, host, work); err != nil {
 		return companions{}, err
 	}
-	program := binaryFile(work, host)
-	with, err := newCompanions(ctx, r.source, r.version, program)
-	if err != nil {
-		return companions{}, err
-	}
-	with.licenses, err = c.licenses(ctx, program)
-	return with, err
+	return newCompanions(ctx, r.source, r.version, binaryFile(work, host))
 }
 
 func binaryFile(work string, p platform) string {
