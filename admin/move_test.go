@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -69,6 +70,13 @@ func (h *handled) handler(answer func(d *rehop.Delivery) error) rehop.Handler {
 		h.as[d.ID] = fmt.Sprintf("%s %s attempt %d, kept %v", d.Exchange, d.Key, d.Attempt, d.Headers["kept"])
 		return nil
 	})
+}
+
+// all are the messages so far.
+func (h *handled) all() (at map[string]time.Time, as map[string]string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.at), maps.Clone(h.as)
 }
 
 func newHandled() *handled {
@@ -176,19 +184,19 @@ func TestMove(t *testing.T) {
 			}
 		}
 		time.Sleep(4 * time.Hour)
-		synctest.Wait()
-		if len(h.at) != 80 {
-			t.Errorf("got %d messages handled, want 80", len(h.at))
+		at, as := h.all()
+		if len(at) != 80 {
+			t.Errorf("got %d messages handled, want 80", len(at))
 		}
 		for id, want := range due {
-			if got := h.at[id]; got.Before(want) || got.After(want.Add(took+150*time.Millisecond)) {
+			if got := at[id]; got.Before(want) || got.After(want.Add(took+150*time.Millisecond)) {
 				t.Errorf("message %s: got handled %v after it was due, want 0 to %v", id, got.Sub(want), took+150*time.Millisecond)
 			}
 		}
 		for i := range 20 {
 			for kind, attempt := range map[string]int{"now": 1, "waits": 2, "postponed": 1, "later": 1} {
 				want := fmt.Sprintf("order order.%s attempt %d, kept yes", kind, attempt)
-				if got := h.as[fmt.Sprint(kind, i)]; got != want {
+				if got := as[fmt.Sprint(kind, i)]; got != want {
 					t.Errorf("message %s%d: got %q, want %q", kind, i, got, want)
 				}
 			}
@@ -431,6 +439,8 @@ func TestMoveInOrder(t *testing.T) {
 			return nil
 		}))
 		time.Sleep(2 * time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
 		for k := range keys {
 			for kind, first := range map[string]int{"bad": 0, "good": each / 2} {
 				key := fmt.Sprint(kind, k)
@@ -519,8 +529,8 @@ func TestMoveToQuorumQueues(t *testing.T) {
 		there, h := open(to, ""), newHandled()
 		subscribe(there, "", h.handler(func(*rehop.Delivery) error { return nil }))
 		time.Sleep(2 * time.Hour)
-		if len(h.at) != 2 {
-			t.Errorf("got %v handled, want both", h.as)
+		if _, as := h.all(); len(as) != 2 {
+			t.Errorf("got %v handled, want both", as)
 		}
 		if err := there.Publish(t.Context(), rehop.Message{Exchange: "order", ID: "new", Delay: 45 * time.Minute}); err != nil {
 			t.Error(err)
