@@ -16,7 +16,7 @@ import (
 const readAhead = 1 << 20
 
 // management is the address of the embedded broker's management API, with which managementOf speaks.
-const management = "http://guest:guest@embedded"
+const management = "http://guest:guest@localhost"
 
 func managementOf(t *testing.T, server *broker.Server) *http.Client {
 	t.Helper()
