@@ -182,7 +182,16 @@ func TestDrainInHaste(t *testing.T) {
 	kit.Receive(t, asked, "the message")
 	p.signal(syscall.SIGTERM)
 	lab.Eventually(t, soon, "it drains", func() bool { return strings.Contains(get(t, p.HTTP+"/readyz"), `"draining":true`) })
-	p.signal(syscall.SIGTERM)
+	// A signal within a second of the first one does not count.
+	lab.Eventually(t, soon, "it ends", func() bool {
+		p.signal(syscall.SIGTERM)
+		select {
+		case <-p.exited:
+			return true
+		default:
+			return false
+		}
+	})
 	if code := p.await(); code != 0 {
 		t.Errorf("got exit code %d, want 0", code)
 	}

@@ -48,9 +48,11 @@ type scene struct {
 	proxy   *proxy.Proxy
 	through string // the URL of the target through the proxy
 	size    scale
-	books   *books
-	last    time.Time // when the last message is due
-	waiting int       // how many wait
+	waiting int // how many wait
+
+	mu    sync.Mutex // while messages are published
+	books *books
+	last  time.Time // when the last message is due
 }
 
 // latency is that of what the move sends, so that it can be disturbed in between.
@@ -82,14 +84,11 @@ func (s *scene) fill() {
 	size := s.size
 	config := rehop.Config{URL: s.from.URL, Exchanges: []rehop.Exchange{{Name: "order"}}}
 	client := kit.Open(s.t, config)
-	var mu sync.Mutex
 	sub, err := client.Subscribe(s.ctx, rehop.Subscriber{Queue: "orders", Exchange: "order", Keys: []string{"order.#"}, Retry: rehop.Steps(size.wait), Concurrency: 64, Prefetch: 256,
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if strings.HasPrefix(d.ID, "fails") {
 				return rehop.Permanent(errors.New("broken"))
 			}
-			mu.Lock()
-			defer mu.Unlock()
 			s.expect(d.ID, fate{key: d.Key, failures: 1, due: time.Now().Add(size.wait)})
 			return errors.New("not now")
 		})})
@@ -115,8 +114,10 @@ func (s *scene) fill() {
 	}
 }
 
-// expect enters a message into the books.
+// expect enters a message into the books. Handlers call it, too.
 func (s *scene) expect(id string, f fate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.books.want[id] = f
 	if f.due.After(s.last) {
 		s.last = f.due
