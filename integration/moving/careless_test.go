@@ -17,20 +17,24 @@ func TestAuditorCatches(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
-		move func(*scene)
+		move func(*scene) (done bool)
 		want string // in the complaint; "": there is none
 	}{
 		{"NoBug", (*scene).moveWell, ""},
-		{"AckBeforeConfirm", func(s *scene) { s.moveBadly(bugs{acksFirst: true}) }, "are lost"},
-		{"WaitShortened", func(s *scene) { s.moveBadly(bugs{hurries: true}) }, "too early"},
-		{"KeyRewritten", func(s *scene) { s.moveBadly(bugs{renames: true}) }, "are lost"},
+		{"AckBeforeConfirm", func(s *scene) bool { return s.moveBadly(bugs{acksFirst: true}) }, "are lost"},
+		{"WaitShortened", func(s *scene) bool { return s.moveBadly(bugs{hurries: true}) }, "too early"},
+		{"KeyRewritten", func(s *scene) bool { return s.moveBadly(bugs{renames: true}) }, "are lost"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, &side{Rabbit: lab.Embedded(t)}, &side{Rabbit: lab.Embedded(t)}, scale{messages: 900, wait: 20 * time.Second, slice: 4 << 10})
-			s.fill()
-			s.define()
-			test.move(s)
+			var s *scene
+			// On a slow machine waits end during the move: then once more, with longer ones.
+			for wait, done := 20*time.Second, false; !done; wait *= 2 {
+				s = newScene(t, &side{Rabbit: lab.Embedded(t)}, &side{Rabbit: lab.Embedded(t)}, scale{messages: 900, wait: wait, slice: 4 << 10})
+				s.fill()
+				s.define()
+				done = test.move(s)
+			}
 			if err := s.books.audit(s.ctx, s.to.Rabbit, s.last); err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +71,7 @@ func (s *scene) define() {
 }
 
 // moveWell moves with rehop, and cuts its connections once.
-func (s *scene) moveWell() {
+func (s *scene) moveWell() bool {
 	s.t.Helper()
 	from, to := s.admins()
 	cut := false
@@ -80,6 +84,7 @@ func (s *scene) moveWell() {
 	if err != nil || !cut {
 		s.t.Fatalf("got %v, cut %v\n%s", err, cut, balance)
 	}
+	return true
 }
 
 // bugs are those of a move that is not rehop's.
@@ -89,8 +94,9 @@ type bugs struct {
 	renames   bool // messages are published with the name of the delay queue as key, as a shovel does that has a queue as its destination
 }
 
-// moveBadly moves the messages of all queues. In the middle, the connection to the target is cut.
-func (s *scene) moveBadly(b bugs) {
+// moveBadly moves the messages of all queues. In the middle, the connection to the target is cut. False: the wait of a message ended
+// before it was moved.
+func (s *scene) moveBadly(b bugs) bool {
 	s.t.Helper()
 	source := s.from.Channel()
 	target := s.target()
@@ -102,8 +108,11 @@ func (s *scene) moveBadly(b bugs) {
 	for _, name := range names {
 		for left := s.from.depth(name); left > 0; left-- {
 			d, ok, err := source.Get(name, b.acksFirst)
-			if err != nil || !ok {
-				s.t.Fatalf("get a message of %q: %v %v", name, ok, err)
+			if err != nil {
+				s.t.Fatalf("get a message of %q: %v", name, err)
+			}
+			if !ok {
+				return false
 			}
 			n++
 			switch {
@@ -139,6 +148,7 @@ func (s *scene) moveBadly(b bugs) {
 			}
 		}
 	}
+	return true
 }
 
 // target is a channel to the target through the proxy, in confirm mode.
