@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -22,7 +23,7 @@ func TestFailedDiskEndsProcess(t *testing.T) {
 	trace := filepath.Join(t.TempDir(), "trace")
 	// Syncs fail after the first ones of each thread, which are those of the start. The tracer is not the parent, so that its child's exit code is ours.
 	cmd := exec.Command("strace", append([]string{"-D", "-f", "-qq", "-o", trace, "-e", "trace=fdatasync",
-		"-e", "inject=fdatasync:error=EIO:when=10+", program(t), "--json"}, args...)...)
+		"-e", "inject=fdatasync:error=EIO:when=10+", kit.Program(t), "--json"}, args...)...)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "REHOP_BROKER=", "REHOP_MANAGEMENT=")
 	p := launch(t, cmd)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -38,7 +39,7 @@ flows:
 	}
 	slices.Sort(starts)
 	slices.Sort(resident)
-	info, err := os.Stat(program(t))
+	info, err := os.Stat(kit.Program(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,37 +21,7 @@ func TestMain(m *testing.M) {
 	if orders := os.Getenv(bareRole); orders != "" {
 		os.Exit(beBare(orders))
 	}
-	dir, err := os.MkdirTemp("", "rehop-binary-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Setenv(workshop, dir)
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-// workshop is the variable with the directory in which the program is made.
-const workshop = "REHOP_BINARY_WORKSHOP"
-
-// build makes the program, once.
-var build = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(os.Getenv(workshop), "rehop")
-	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "github.com/rehop/rehop/cmd/rehop").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-func program(t testing.TB) string {
-	t.Helper()
-	path, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	os.Exit(kit.MainWithProgram(m))
 }
 
 // report is what the program prints when it is ready.
@@ -75,7 +44,7 @@ type process struct {
 // start runs rehop until the test ends.
 func start(t testing.TB, args ...string) *process {
 	t.Helper()
-	cmd := exec.Command(program(t), append([]string{"--json"}, args...)...)
+	cmd := exec.Command(kit.Program(t), append([]string{"--json"}, args...)...)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "REHOP_BROKER=", "REHOP_MANAGEMENT=")
 	return launch(t, cmd)

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -35,16 +34,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	dir, err := os.MkdirTemp("", "rehop-moving-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Setenv(workshop, dir)
 	kit.AtOnce(4)
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(kit.MainWithProgram(m))
 }
 
 // serve is the main function of the embedded broker, until it is killed.
@@ -188,19 +179,6 @@ func (s *side) close() {
 	}
 }
 
-// workshop is the variable with the directory in which the program is built.
-const workshop = "REHOP_MOVING_WORKSHOP"
-
-// build builds the program, once.
-var build = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(os.Getenv(workshop), "rehop")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/rehop/rehop/cmd/rehop").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
 // command is a run of rehop move.
 type command struct {
 	*exec.Cmd
@@ -212,10 +190,7 @@ type command struct {
 // start starts rehop move. It is killed when the test ends before it does.
 func (s *scene) start(more ...string) *command {
 	s.t.Helper()
-	path, err := build()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	path := kit.Program(s.t)
 	args := append([]string{"move", "--from", s.from.URL, "--from-management", s.from.Management(), "--to", s.through, "--to-management", s.to.Management(),
 		"--yes", "--json", "--timeout", "5m"}, more...)
 	c := &command{Cmd: exec.Command(path, args...), ended: make(chan struct{})}

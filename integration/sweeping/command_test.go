@@ -2,41 +2,17 @@ package sweeping
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/rehop/rehop/integration/kit"
 )
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "rehop-sweeping-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Setenv(workshop, dir)
 	kit.AtOnce(4)
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(kit.MainWithProgram(m))
 }
-
-// workshop is the variable with the directory in which the program is made.
-const workshop = "REHOP_SWEEPING_WORKSHOP"
-
-// build makes the program, once.
-var build = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(os.Getenv(workshop), "rehop")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/rehop/rehop/cmd/rehop").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
-})
 
 // command is a run of rehop.
 type command struct {
@@ -49,10 +25,7 @@ type command struct {
 // command prepares a run of rehop on the scene's broker.
 func (s *scene) command(args ...string) *command {
 	s.t.Helper()
-	path, err := build()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	path := kit.Program(s.t)
 	c := &command{Cmd: exec.Command(path, args...), ended: make(chan struct{})}
 	c.Env = append(os.Environ(), "REHOP_BROKER="+s.rabbit.URL)
 	c.Dir = s.t.TempDir()

@@ -82,9 +82,10 @@ func (c *command) backUp(ctx context.Context, file, data string) error {
 func (c *command) copyBackup(ctx context.Context, w io.Writer, data string) (int64, error) {
 	bar := c.progressOf("bytes written:")
 	defer bar.end()
-	count := &meteredWriter{to: w, passed: func(n int64) { bar.show(n, 0) }}
+	count := &meter{passed: func(n int64) { bar.show(n, 0) }}
+	w = io.MultiWriter(w, count)
 	if data != "" {
-		err := broker.BackupDir(ctx, data, count)
+		err := broker.BackupDir(ctx, data, w)
 		return count.n, inDirectory(data, err)
 	}
 	a, err := c.openAdmin(ctx, queueLayouts{})
@@ -97,7 +98,7 @@ func (c *command) copyBackup(ctx context.Context, w io.Writer, data string) (int
 		return 0, c.explainBackup(err)
 	}
 	defer backup.Close()
-	err = broker.CheckBackup(ctx, io.TeeReader(backup, count))
+	err = broker.CheckBackup(ctx, io.TeeReader(backup, w))
 	return count.n, err
 }
 
@@ -119,20 +120,6 @@ func syncDirectory(dir string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
-}
-
-// meteredWriter counts bytes.
-type meteredWriter struct {
-	to     io.Writer
-	n      int64
-	passed func(int64)
-}
-
-func (m *meteredWriter) Write(p []byte) (int, error) {
-	n, err := m.to.Write(p)
-	m.n += int64(n)
-	m.passed(m.n)
-	return n, err
 }
 
 func (c *command) brokerRestore() *cobra.Command {
@@ -172,7 +159,7 @@ func (c *command) restore(ctx context.Context, file, data string) error {
 	defer in.Close()
 	bar := c.progressOf("bytes restored:")
 	defer bar.end()
-	report, err := broker.RestoreDir(ctx, data, &meter{from: in, passed: func(n int64) { bar.show(n, total) }})
+	report, err := broker.RestoreDir(ctx, data, io.TeeReader(in, &meter{passed: func(n int64) { bar.show(n, total) }}))
 	bar.end()
 	switch {
 	case errors.Is(err, broker.ErrBadBackup):

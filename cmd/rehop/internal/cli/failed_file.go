@@ -181,7 +181,7 @@ exist and accept messages.`,
 			defer a.Close()
 			bar := c.progressOf("bytes read:")
 			defer bar.end()
-			lines, err := behind(&meter{from: in, passed: func(n int64) { bar.show(n, size) }}, skip)
+			lines, err := behind(io.TeeReader(in, &meter{passed: func(n int64) { bar.show(n, size) }}), skip)
 			if err != nil {
 				return interruption(cmd.Context(), err)
 			}
@@ -310,15 +310,14 @@ func skipLine(r *bufio.Reader) (blank bool, err error) {
 	}
 }
 
+// meter counts the bytes that are read or written beside it, by io.TeeReader or io.MultiWriter.
 type meter struct {
-	from   io.Reader
 	n      int64
 	passed func(int64)
 }
 
-func (m *meter) Read(p []byte) (int, error) {
-	n, err := m.from.Read(p)
-	m.n += int64(n)
+func (m *meter) Write(p []byte) (int, error) {
+	m.n += int64(len(p))
 	m.passed(m.n)
-	return n, err
+	return len(p), nil
 }

@@ -58,6 +58,7 @@ func (c *Clients) Packages() []string {
 		debian.Want{Package: "strace", Brings: "strace"},           // makes system calls of the embedded broker fail
 		debian.Want{Package: "prometheus", Brings: "promtool"},     // checks the alert rules; no server of it runs
 		debian.Want{Package: "systemd", Brings: "systemd-analyze"}, // checks the unit
+		debian.Want{Package: "man-db", Brings: "man"},              // checks the manual page of a release
 	)...)
 }
 
