@@ -281,7 +281,8 @@ func readByConsumers(b *Bench) {
 			GetNoAck     int `json:"get_no_ack"`
 		} `json:"message_stats"`
 	}
-	// RabbitMQ collects the figures of channels every 5 s, and can lose those of a channel that is closed meanwhile.
+	// RabbitMQ collects the figures of channels every 5 s. Those of a closed channel are lost if rabbit_core_metrics_gc removes them before, which
+	// it does every 2 minutes.
 	counted, since := -1, time.Now()
 	await.True(b.t, limit, 100*time.Millisecond, "the broker to have counted the deliveries", func() bool {
 		b.api(http.MethodGet, "queues", failed, nil, &of)
