@@ -198,14 +198,13 @@ func (p *Publisher) Outcome(ctx context.Context, t Ticket) error {
 	}
 	if t.confirm.Acked() {
 		p.throttle.accepted(t.destination)
-		t.session.accepted(t.exchange)
 		return nil
 	}
 	if t.session.ch.IsClosed() {
 		return p.lost(t)
 	}
 	p.throttle.refused(t.destination)
-	if t.session.refused(t.exchange) {
+	if t.session.refused() {
 		p.replace(t.session)
 	}
 	return fmt.Errorf("%w: %w", ErrRefused, ErrNacked)

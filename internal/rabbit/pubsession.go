@@ -31,7 +31,7 @@ type pubSession struct {
 	returned  map[string]error
 	exchanges map[string]*lookup // those that were asked for
 	freed     chan struct{}      // not nil while somebody waits for an id; closed when one is freed
-	refusals  map[string]refusal // by exchange, since the last message that it took
+	refusing  time.Time          // when the broker refused a message first
 	retired   bool               // takes no more messages
 	expecting int                // requests that wait for their replies
 	senders   int                // who have claimed an id and not yet sent their message
@@ -39,44 +39,22 @@ type pubSession struct {
 	end       *amqp.Error
 }
 
-// refusal is how often and since when the broker refuses.
-type refusal struct {
-	times int
-	since time.Time
-}
-
-// A channel on which an exchange refuses this many messages in a row for this long is replaced.
+// refusalLimit is how long the broker may refuse messages on a channel, whatever else it takes meanwhile, before the
+// channel is replaced.
 //
-// A full queue refuses on every channel, and then a new one does no harm. But a quorum queue of RabbitMQ
-// that misses one of a channel's messages when its leader changes refuses all that follow on that channel.
-const (
-	refusalTimes = 32
-	refusalLimit = 5 * time.Second
-)
+// A full queue refuses on every channel, and then a new one does no harm. But there are queues that refuse on one
+// channel only, until that is closed: a quorum queue that misses one of the channel's messages when its leader changes;
+// and in RabbitMQ 3.10 to 3.12 one whose leader was down when the channel published to it first, until that node is back.
+const refusalLimit = 5 * time.Second
 
-// refused notes that the broker refused a message, and reports whether it has done so for too long.
-func (s *pubSession) refused(exchange string) bool {
+// refused notes that the broker has refused a message, and reports whether it has done so for too long.
+func (s *pubSession) refused() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.refusals == nil {
-		s.refusals = make(map[string]refusal)
+	if s.refusing.IsZero() {
+		s.refusing = time.Now()
 	}
-	r := s.refusals[exchange]
-	if r.times == 0 {
-		r.since = time.Now()
-	}
-	r.times++
-	s.refusals[exchange] = r
-	return r.times >= refusalTimes && time.Since(r.since) >= refusalLimit
-}
-
-// accepted notes that the broker has confirmed a message.
-func (s *pubSession) accepted(exchange string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.refusals) > 0 {
-		delete(s.refusals, exchange)
-	}
+	return time.Since(s.refusing) >= refusalLimit
 }
 
 // retire ends sending on the channel. It is closed when nothing is unconfirmed on it.

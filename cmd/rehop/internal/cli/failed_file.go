@@ -310,7 +310,7 @@ func skipLine(r *bufio.Reader) (blank bool, err error) {
 	}
 }
 
-// meter counts the bytes that are read or written beside it, by io.TeeReader or io.MultiWriter.
+// meter counts the bytes that io.TeeReader or io.MultiWriter hands to it.
 type meter struct {
 	n      int64
 	passed func(int64)
