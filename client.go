@@ -33,6 +33,7 @@ type Client struct {
 	sender    *rabbit.Publisher // of what users publish
 	mover     *rabbit.Publisher // of what fails: a channel error of one does not cost the other its confirms
 	requester *rabbit.Requester
+	reporter  *rabbit.Publisher // of reports, which may get lost
 	declarer  *delays.Declarer
 	delays    *delays.Delays
 	inside    consume.Inside
@@ -81,6 +82,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 		c.sender.SetState(s, err)
 		c.mover.SetState(s, err)
 		c.requester.SetState(s, err)
+		c.reporter.SetState(s, err)
 		published(s, err)
 	})
 	c.consume = rabbit.NewLink("consume", opts, func(s rabbit.State, err error) {
@@ -94,12 +96,16 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	c.sender = rabbit.NewPublisher(c.publish, limits)
 	c.mover = rabbit.NewPublisher(c.publish, limits)
 	c.requester = rabbit.NewRequester(c.publish, limits)
+	c.reporter = rabbit.NewPublisher(c.publish, consume.ReportLimits)
 	c.declarer = delays.NewDeclarer(c.publish)
 	c.delays = &delays.Delays{Declarer: c.declarer, Native: native, Public: publicError}
 	host, _ := os.Hostname()
 	c.consuming = consume.Shared{
 		Consume: c.consume, Publish: c.publish, Mover: c.mover, Delays: c.delays, Inside: &c.inside,
 		Logger: config.Logger, Host: host, Backoff: opts.Backoff,
+	}
+	if config.Reports {
+		c.consuming.Reports = consume.NewReports(c.reporter)
 	}
 	close(ready)
 	c.background.Go(func() { c.keepExchanges(background) })
@@ -226,6 +232,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.sender.Close()
 	c.mover.Close()
 	c.requester.Close()
+	c.reporter.Close()
 	within, cancel := context.WithTimeout(ctx, consume.ConfirmGrace)
 	defer cancel()
 	if n := c.sender.Quiet(within); n > 0 {
@@ -234,12 +241,14 @@ func (c *Client) Close(ctx context.Context) error {
 	if n := c.requester.Quiet(within); n > 0 {
 		faults = append(faults, fmt.Errorf("rehop: close: %w: requests without a reply: %d; they may have been handled", ErrUnknown, n))
 	}
+	c.reporter.Quiet(within)
 	c.quit()
 	c.publish.Close()
 	c.consume.Close()
 	c.sender.Wait()
 	c.mover.Wait()
 	c.requester.Wait()
+	c.reporter.Wait()
 	c.background.Wait()
 	c.fault = errors.Join(faults...)
 	return c.fault

@@ -65,6 +65,12 @@ type Config struct {
 	// of a virtual host must use the same type. Default: layout.Quorum.
 	QueueType layout.QueueType
 
+	// Reports has subscriptions publish to the exchange rehop.reports a copy of each message that goes to a failed queue, and what
+	// has become of each message that was replayed, so that an index of failed messages can follow them. A copy may get lost;
+	// messages above 1 MiB have none. A replayed message is acked when its outcome is confirmed, or after 5 s.
+	// Default: false.
+	Reports bool
+
 	// MaxUnconfirmed is how many published messages may be unconfirmed; further ones wait.
 	// Default: 1024.
 	MaxUnconfirmed int
@@ -107,6 +113,9 @@ func (x Exchange) layout() layouts.Layout {
 // exchanges is the plan of what publishers need.
 func (c Config) exchanges(native layouts.Native) (topology.Plan, error) {
 	var plan topology.Plan
+	if c.Reports {
+		topologies.Add(&plan, topology.Plan{Exchanges: []topology.Exchange{{Name: layouts.ReportsExchange, Type: "fanout"}}})
+	}
 	if len(c.Exchanges) == 0 {
 		return plan, nil
 	}

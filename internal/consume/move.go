@@ -33,7 +33,7 @@ func (s *Subscription) move(h *Handling, failure envelope.Failure, result Result
 		cancel()
 		<-watching
 	}()
-	err := s.moveUntil(ctx, h, failure, where)
+	moved, err := s.moveUntil(ctx, h, failure, where)
 	if impossible(err) && (result.Outcome == Retried || result.Outcome == Postponed) {
 		// With its history it is too large to wait: the way to the failed queue adds less.
 		if failure.Kind == "" || result.Outcome == Postponed { // it has not failed this time
@@ -42,10 +42,14 @@ func (s *Subscription) move(h *Handling, failure envelope.Failure, result Result
 		}
 		result.Outcome, result.Delay = Failed, 0
 		failure.Due, failure.InFailedQueue = time.Time{}, true
-		err = s.moveUntil(ctx, h, failure, directly(s.toFailed(h, failure)))
+		moved, err = s.moveUntil(ctx, h, failure, directly(s.toFailed(h, failure)))
 	}
 	switch {
 	case err == nil:
+		if result.Outcome == Failed {
+			s.shared.Reports.failed(moved)
+			s.shared.Reports.outcome(h, s.settings.Queue, Failed)
+		}
 		s.settle(h, result, (*rabbit.Delivery).Ack) // if that fails, the message is duplicated
 		return
 	case impossible(err) && result.Outcome == Failed && s.settings.DeadLetters:
@@ -138,30 +142,31 @@ func impossible(err error) bool {
 	return errors.Is(err, rabbit.ErrTooLarge) || errors.Is(err, rabbit.ErrInvalid)
 }
 
-func (s *Subscription) moveUntil(ctx context.Context, h *Handling, failure envelope.Failure, where route) error {
+// moveUntil publishes a message to its next queue until that is confirmed or ctx ends, and returns what it has published.
+func (s *Subscription) moveUntil(ctx context.Context, h *Handling, failure envelope.Failure, where route) (*rabbit.Publishing, error) {
 	var missed time.Time                     // when a queue or an exchange was missing
 	id := cmp.Or(h.raw.MessageId, h.givenID) // from now on its copies have an id
 	ownBody := false                         // the layout's body is too large for the broker
 	for tries := 1; ; tries++ {
 		began := time.Now()
 		to, err := where(ctx, missed)
+		var p *rabbit.Publishing
 		if err == nil {
 			if ownBody {
 				to.body, to.contentType = nil, ""
 			}
-			var p *rabbit.Publishing
 			if p, err = sealed(h, id, failure, to); err == nil {
 				err = s.shared.Mover.Publish(ctx, to.Exchange, to.key, p, true)
 			}
 		}
 		switch {
 		case err == nil:
-			return nil
+			return p, nil
 		case errors.Is(err, rabbit.ErrTooLarge) && to.body != nil && !ownBody:
 			ownBody = true
 			continue
 		case ctx.Err() != nil, errors.Is(err, rabbit.ErrClosed), impossible(err):
-			return err
+			return nil, err
 		case errors.Is(err, rabbit.ErrUnroutable):
 			// A queue or an exchange of rehop was deleted. It is declared again, unless that was
 			// done since.
@@ -174,7 +179,7 @@ func (s *Subscription) moveUntil(ctx context.Context, h *Handling, failure envel
 			s.shared.Logger.Warn("rehop: cannot move a failed message yet, still trying", "queue", s.settings.Queue, "message", id, "err", err)
 		}
 		if rabbit.Pause(ctx, moveBackoff.Delay(tries)) != nil {
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }

@@ -118,9 +118,11 @@ func (s *Subscription) concludeOrdered(h *Handling, err error, d Decision) {
 	switch d.Do {
 	case Ack:
 		result.Outcome = Done
+		s.shared.Reports.outcome(h, s.settings.Queue, Done)
 		r.done(h, ordering.Finished, due, result)
 	case AckDiscard:
 		result.Outcome = Discarded
+		s.shared.Reports.outcome(h, s.settings.Queue, Discarded)
 		r.done(h, ordering.Finished, due, result)
 	case AwaitOutage:
 		r.pause(h, err)

@@ -150,8 +150,11 @@ func (r *ordered) publishCopy(a ordering.Action, h *Handling, failure envelope.F
 	} else {
 		to = destination{Address: layouts.Address{Headers: headers(&a.Write)}, key: s.settings.Order.Held, reserve: countSize}
 	}
-	err := s.moveUntil(r.ctx, h, failure, directly(to))
+	moved, err := s.moveUntil(r.ctx, h, failure, directly(to))
 	switch {
+	case err == nil && a.To == ordering.Failed:
+		s.shared.Reports.failed(moved)
+		s.shared.Reports.outcome(h, s.settings.Queue, Failed)
 	case err == nil:
 	case impossible(err) && a.To == ordering.Failed:
 		s.shared.Logger.Warn("rehop: message is too large for its history and is dead-lettered without it", "queue", s.settings.Queue, "message", h.raw.MessageId, "err", err)

@@ -16,6 +16,7 @@ type Shared struct {
 	Consume *rabbit.Link      // the connection for consuming
 	Publish *rabbit.Link      // the connection for publishing
 	Mover   *rabbit.Publisher // publishes what is moved
+	Reports *Reports          // nil: nothing is reported
 	Delays  *delays.Delays
 	Inside  *Inside
 	Logger  *slog.Logger

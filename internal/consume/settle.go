@@ -11,6 +11,7 @@ import (
 
 func (s *Subscription) ack(h *Handling, outcome Outcome, result Result) {
 	result.Outcome = outcome
+	s.shared.Reports.outcome(h, s.settings.Queue, outcome)
 	s.settle(h, result, (*rabbit.Delivery).Ack)
 }
 

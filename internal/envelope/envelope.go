@@ -43,6 +43,26 @@ const (
 	RenewedBy = "rehop-renewed-by"    // the sweep that has republished it, so that it does not read it twice
 )
 
+// The headers of messages that clients publish to the exchange rehop.reports.
+const (
+	Report    = "rehop-report"     // ReportFailed or ReportOutcome
+	Outcome   = "rehop-outcome"    // what has become of a message that was replayed: an OutcomeDone, OutcomeDiscarded or OutcomeFailed
+	OutcomeOf = "rehop-outcome-of" // the id of that message
+)
+
+// The values of Report.
+const (
+	ReportFailed  = "failed"  // a copy of a message that was moved to a failed queue
+	ReportOutcome = "outcome" // what has become of a message that was replayed
+)
+
+// The values of Outcome.
+const (
+	OutcomeDone      = "done"
+	OutcomeDiscarded = "discarded" // acked because the handler returned Discard
+	OutcomeFailed    = "failed"    // it is in the failed queue again
+)
+
 // The headers of messages in queues that are handled in order by key: see package ordering.
 const (
 	OrderKind    = "rehop-order-kind"    // what it is, unless it is a message of a publisher

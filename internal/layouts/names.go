@@ -21,6 +21,8 @@ const (
 	OrphansQueue = "rehop.orphans"
 	// UnroutedExchange is the alternate exchange of every exchange that rehop declares.
 	UnroutedExchange = "rehop.unrouted"
+	// ReportsExchange gets a copy of each message that goes to a failed queue, and the outcome of each that was replayed.
+	ReportsExchange = "rehop.reports"
 	// UnroutedQueue holds unroutable messages.
 	UnroutedQueue = "rehop.unrouted"
 	// StepExchange routes a message to the step that its HeaderStep names.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Start sends a message, and returns when it was sent or ctx has ended. It first waits for a place: the
@@ -37,6 +38,28 @@ func (p *Publisher) Start(ctx context.Context, exchange, key string, msg *Publis
 		finish() // the link has closed, and with it every confirm is settled
 	}
 }
+
+// Offer publishes a message that may get lost. It never waits: false means that there was no room, and the message was not sent. Otherwise
+// settled is called with the outcome, on a goroutine for which Wait waits.
+func (p *Publisher) Offer(exchange, key string, msg *Publishing, settled func(error)) bool {
+	size := len(msg.Body) + messageOverhead
+	if p.started.tryEnter(context.Background(), size) != nil {
+		return false
+	}
+	began := p.pending.start(func() {
+		defer p.started.leave(size)
+		ctx, cancel := context.WithTimeout(context.Background(), offerLimit)
+		defer cancel()
+		settled(p.Publish(ctx, exchange, key, msg, false))
+	})
+	if !began {
+		p.started.leave(size)
+	}
+	return began
+}
+
+// offerLimit is how long a message of Offer is tried.
+const offerLimit = 10 * time.Second
 
 // whyNoRoom is the error of a message that found no place: ErrDisconnected if that is the reason.
 func (p *Publisher) whyNoRoom(ctx context.Context, err error) error {
