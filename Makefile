@@ -92,7 +92,7 @@ faults-sql-baseline: services ## the same test of an outbox and an inbox with se
 stress: $(STRESS) $(if $(findstring integration,$(PACKAGES)),services) ## each package's tests again and again, with few and many threads, on a busy machine; ends with what failed how often. PACKAGES, ROUNDS, PROCS, LOAD and RUN choose
 	@eval "$$(scripts/services env)"; $(STRESS) $(RACE) -rounds $(ROUNDS) -procs $(PROCS) -load $(LOAD) -run '$(RUN)' $(PACKAGES)
 
-bench: services ## rehop and three other clients on RabbitMQ, the embedded broker beside RabbitMQ, the outbox beside two others, a flow beside a bare loop, and sweeps of failed messages beside publishing, and order by key beside none, as ratios
+bench: services ## rehop compared with three other clients on RabbitMQ, the embedded broker with RabbitMQ, the outbox with two others, a flow with a bare loop, sweeps of failed messages with publishing, and order by key with none, as ratios
 	@eval "$$(scripts/services env)"; cd integration && \
 	$(GO) test ./bench -run '^TestCompare$$' -count=1 -v -timeout=60m -args -rounds=12 -messages=20000 -retries=2000 && \
 	$(GO) test ./bench -run '^TestOrdered$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 && \

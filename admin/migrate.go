@@ -251,7 +251,7 @@ func (m *migration) warnings() []string {
 		all = append(all, "no exchange is bound to the queue: publishers that publish to it by its name must pause")
 	}
 	if m.unread && m.kept.Name == "" {
-		all = append(all, fmt.Sprintf("only the broker can tell whether a policy removes messages from queue %q: that is checked when the queue exists", layouts.MovingQueue(m.want.Name)))
+		all = append(all, fmt.Sprintf("only the broker knows whether a policy removes messages from queue %q: that is checked when the queue exists", layouts.MovingQueue(m.want.Name)))
 	}
 	if m.options.KeepOrder && len(m.state.direct)+len(m.state.diverted) > 0 {
 		all = append(all, "to keep the order, the broker refuses new messages twice for about a second: publishers must publish them again")

@@ -43,8 +43,8 @@ func (p Plan) Mermaid() string {
 		fmt.Fprintf(&s, "  linkStyle %s stroke:#d33,stroke-dasharray:6 4\n", strings.Join(links, ","))
 	}
 	if foreign != nil {
-		s.WriteString("  classDef foreign stroke-dasharray:4 3\n")
-		fmt.Fprintf(&s, "  class %s foreign\n", strings.Join(foreign, ","))
+		s.WriteString("  classDef existing stroke-dasharray:4 3\n")
+		fmt.Fprintf(&s, "  class %s existing\n", strings.Join(foreign, ","))
 	}
 	return s.String()
 }

@@ -44,7 +44,7 @@ const mermaidLabel = `"(?:[^"<>#&;\x60]|#[0-9]+;|<br/>)*"`
 
 var mermaidLine = regexp.MustCompile(`^(?:flowchart LR|  n[0-9]+(?:\[` + mermaidLabel + `\]|\(\[` + mermaidLabel + `\]\)|\[\[` + mermaidLabel + `\]\])` +
 	`|  n[0-9]+ (?:-->|-\.->)(?:\|` + mermaidLabel + `\|)? n[0-9]+|  linkStyle [0-9,]+ stroke:#[0-9a-f]+,stroke-dasharray:[0-9] [0-9]` +
-	`|  classDef foreign stroke-dasharray:4 3|  class [n0-9,]+ foreign)$`)
+	`|  classDef existing stroke-dasharray:4 3|  class [n0-9,]+ existing)$`)
 
 func checkMermaid(t *testing.T, text string) {
 	t.Helper()
@@ -97,8 +97,8 @@ func TestPictureShowsTheWays(t *testing.T) {
   n4 -.->|"after 4611686018427387904ms"| n4
   linkStyle 2 stroke:#888,stroke-dasharray:1 4
   linkStyle 3,4,5 stroke:#d33,stroke-dasharray:6 4
-  classDef foreign stroke-dasharray:4 3
-  class n5,n6 foreign
+  classDef existing stroke-dasharray:4 3
+  class n5,n6 existing
 `
 	if got := plan.Mermaid(); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)

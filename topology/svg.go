@@ -66,7 +66,7 @@ const style = `
   .page { fill: #ffffff }
   .box { fill: #f4f6f9; stroke: #56606e; stroke-width: 1.2 }
   .exchange { fill: #fff6e0; stroke: #a8781a }
-  .foreign { stroke-dasharray: 4 3 }
+  .existing { stroke-dasharray: 4 3 }
   text { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: #1c232b; text-anchor: middle }
   .name { font-size: 11.5px; font-weight: 600 }
   .note, .label { font-size: 10px; fill: #56606e }
@@ -127,7 +127,7 @@ func (d *drawing) node(n node, at point, s size) {
 		class, corner = "box exchange", s.h/2
 	}
 	if n.external {
-		class += " foreign"
+		class += " existing"
 	}
 	x, y := at.x-s.w/2, at.y-s.h/2
 	d.put(`<g><title>%s</title>`, escaped(printable(strings.Join(append([]string{n.name}, n.notes...), ", "))))

@@ -150,7 +150,7 @@ func firstBurst(t *testing.T, rules string, before, after scrape) []byte {
 		"RehopUnroutable": {map[string]string{"severity": "warning", "rehop_exchange": "shop"}, map[string]string{
 			"summary": "Messages to exchange shop find no queue", "description": "Their publishers get an error. A binding is missing, or a key is wrong."}},
 		"RehopHandlersStuck": {map[string]string{"severity": "warning", "job": "shop", "instance": "a", "rehop_queue": "orders"}, map[string]string{
-			"summary": "Handlers of orders run on although their time is up"}},
+			"summary": "Handlers of orders still run after their timeout"}},
 		"RehopOutboxFaults": {process, map[string]string{"summary": "The relay of a cannot work with its database"}},
 	}
 	var checks []check

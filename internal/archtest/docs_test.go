@@ -2,6 +2,8 @@ package archtest
 
 import (
 	"fmt"
+	"go/ast"
+	"go/token"
 	"io/fs"
 	"os"
 	"path"
@@ -283,6 +285,29 @@ func TestWords(t *testing.T) {
 			for _, c := range group.List {
 				check(path.Join(s.dir, s.name), s.line(c.Pos()), c.Text)
 			}
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING && !strings.HasSuffix(s.name, "_test.go") {
+				for i, line := range strings.Split(text.Value, "\n") {
+					check(path.Join(s.dir, s.name), s.line(text.Pos())+i, line)
+				}
+			}
+			return true
+		})
+	}
+	for _, name := range []string{"Makefile", "deploy", "scripts", ".ci"} {
+		err := fs.WalkDir(os.DirFS(root), name, func(p string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(filepath.Join(root, p))
+			for i, line := range strings.Split(string(text), "\n") {
+				check(p, i+1, line)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -176,7 +176,7 @@ type host struct {
 // host reads the settings.
 func (p process) host(checkout string) (*host, error) {
 	if checkout == "" {
-		return nil, errors.New("which checkout is not known; run scripts/services, which says so")
+		return nil, errors.New("the checkout is not known; run scripts/services, which passes it on")
 	}
 	dir, err := state.New(p.getenv("REHOP_SERVICES_DIR"), checkout)
 	if err != nil {

@@ -243,19 +243,19 @@ func (a *auditor) checkFound(e Event) {
 	switch e.Place {
 	case InUnrouted:
 		if !a.rules.KeepsUnrouted || !a.unbound(e.ID, m) {
-			r.breach(BreachMisparked, "%s rests among the unrouted", e.ID)
+			r.breach(BreachMisparked, "%s is among the unrouted", e.ID)
 		}
 		return
 	case InOrphans:
 		if fate != Orphaned {
-			r.breach(BreachMisparked, "%s of queue %s rests among the orphans, and the queue exists", e.ID, e.Queue)
+			r.breach(BreachMisparked, "%s of queue %s is among the orphans, and the queue exists", e.ID, e.Queue)
 		}
 	case InFailed:
 		switch {
 		case fate != FailsAlways:
-			r.breach(BreachFate, "%s rests in the failed queue of %s after %d attempts (%s), and its handler does not fail it always", e.ID, e.Queue, e.Number, e.Comment)
+			r.breach(BreachFate, "%s is in the failed queue of %s after %d attempts (%s), and its handler does not fail it always", e.ID, e.Queue, e.Number, e.Comment)
 		case e.Number != a.rules.Attempts:
-			r.breach(BreachAttempts, "%s rests in the failed queue of %s after %d attempts of %d", e.ID, e.Queue, e.Number, a.rules.Attempts)
+			r.breach(BreachAttempts, "%s is in the failed queue of %s after %d attempts of %d", e.ID, e.Queue, e.Number, a.rules.Attempts)
 		}
 	}
 	if !slices.Contains(a.queues(e.ID, m), e.Queue) {
@@ -305,11 +305,11 @@ func (a *auditor) checkMessages() {
 		kept := unbound && a.rules.KeepsUnrouted
 		switch {
 		case unbound && !kept && m.confirmed:
-			r.breach(BreachOutcome, "%s has no route, and Publish said that it is stored", id)
+			r.breach(BreachOutcome, "%s has no route, and Publish reported that it is stored", id)
 		case kept && m.unroutable:
-			r.breach(BreachOutcome, "%s is kept without a route, and Publish said that it is not stored", id)
+			r.breach(BreachOutcome, "%s is kept without a route, and Publish reported that it is not stored", id)
 		case !unbound && m.unroutable:
-			r.breach(BreachOutcome, "%s has a route, and Publish said that it has none", id)
+			r.breach(BreachOutcome, "%s has a route, and Publish reported that it has none", id)
 		}
 		if m.attempts == 0 {
 			continue // reported already
@@ -391,7 +391,7 @@ func (a *auditor) checkNotStored(id string, m *message) {
 	}
 	for _, q := range queues {
 		if c := a.copies[place{q, id}]; c != nil && *c != (course{}) {
-			a.report.breach(BreachOutcome, "%s came to queue %q, and its publisher was told that it is stored nowhere, or it has no route", id, q)
+			a.report.breach(BreachOutcome, "%s came to queue %q, and Publish reported that it is stored nowhere, or it has no route", id, q)
 			return
 		}
 	}
@@ -481,10 +481,10 @@ func (a *auditor) checkCourses() {
 	r := &a.report
 	for p, c := range a.copies {
 		if c.handled > 0 && c.parked > 0 {
-			r.breach(BreachFate, "%s was handled in %s and rests in its failed queue", p.id, p.queue)
+			r.breach(BreachFate, "%s was handled in %s and is in its failed queue", p.id, p.queue)
 		}
 		if c.parked > 0 && c.runs[min(a.rules.Attempts, maxTracked)] == 0 {
-			r.breach(BreachAttempts, "%s rests in the failed queue of %s, and attempt %d was never made", p.id, p.queue, a.rules.Attempts)
+			r.breach(BreachAttempts, "%s is in the failed queue of %s, and attempt %d was never made", p.id, p.queue, a.rules.Attempts)
 		}
 		if a.rules.Fate(p.queue, p.id) != FailsAlways {
 			continue

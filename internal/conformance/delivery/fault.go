@@ -40,7 +40,7 @@ func (a *auditor) checkFaults(events []Event) {
 		}
 	}
 	if !drained {
-		r.breach(BreachNotDrained, "the queues did not come to rest in time")
+		r.breach(BreachNotDrained, "the queues did not become empty in time")
 	}
 	if first == 0 {
 		return
@@ -91,6 +91,6 @@ func (a *auditor) checkRecovery(events []Event, end Event) {
 		return
 	}
 	if took := time.Duration(max(confirmed, worked) - end.At); a.rules.Recovery > 0 && took > a.rules.Recovery {
-		a.report.breach(BreachRecovery, "work went on %v after the fault %q, want at most %v", took, end.Fault, a.rules.Recovery)
+		a.report.breach(BreachRecovery, "work continued %v after the fault %q, want at most %v", took, end.Fault, a.rules.Recovery)
 	}
 }

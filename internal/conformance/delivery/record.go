@@ -22,7 +22,7 @@ import (
 func (s Script) misread(queue string, failures int, d amqp.Delivery) string {
 	n, tells := s.failuresOf(queue, d)
 	if tells && n != failures && !(n < failures && s.recordIsForgotten()) {
-		return fmt.Sprintf("its own record says that it has failed %d times, and it has %d times", n, failures)
+		return fmt.Sprintf("by its own record it has failed %d times, and it has %d times", n, failures)
 	}
 	if _, named := s.Layout.(layout.Tiers); !named && d.RoutingKey != boundKey { // in tiers it is the queue's name
 		return fmt.Sprintf("its routing key is %q, and others would publish it again with that", d.RoutingKey)
@@ -81,12 +81,12 @@ func (s Script) misstated(queue string, failures int, d amqp.Delivery) string {
 		doc, ok := errorOf(d)
 		_, err := time.Parse(time.RFC3339, doc.FailedAt)
 		if !ok || doc.NumAttempts != failures || doc.Error == "" || err != nil {
-			return fmt.Sprintf("its document says attempts %d, error %q at %q, want %d", doc.NumAttempts, doc.Error, doc.FailedAt, failures)
+			return fmt.Sprintf("its document has attempts %d, error %q at %q, want %d", doc.NumAttempts, doc.Error, doc.FailedAt, failures)
 		}
 	case layout.Envelope:
 		members, _ := object(d.Body)
 		if n, err := strconv.Atoi(string(members[retryCount])); err != nil || n != failures-1 || text(members[deadReason]) != "retry_limit" {
-			return fmt.Sprintf("its body says retry_count %s, dead_reason %s, want %d and retry_limit", members[retryCount], members[deadReason], failures-1)
+			return fmt.Sprintf("its body has retry_count %s, dead_reason %s, want %d and retry_limit", members[retryCount], members[deadReason], failures-1)
 		}
 	}
 	return ""

@@ -121,7 +121,7 @@ func dlxFailsForGood(b *Bench) {
 		client.Publish(orderCreated(strconv.Itoa(i)))
 	}
 	a.WantFailed(orderSummary, messages)
-	b.Eventually(soon, "the length of both queues is told", func() bool { // what was looked at is on its way back
+	b.Eventually(soon, "the length of both queues is known", func() bool { // what was looked at is on its way back
 		q, err := a.Queue(b.Context(), orderSummary)
 		b.Must(err)
 		return q.Ready == 0 && q.Failed == messages

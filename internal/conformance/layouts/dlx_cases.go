@@ -319,7 +319,7 @@ func dlxFullQueue(b *Bench) {
 	client.Subscribe(other)
 	client.Publish(rehop.Message{Key: orderNotification, Body: []byte("other")})
 	first := desk.NextAttempt(1)
-	waited(b, "wait beside messages for a full queue", desk.NextAttempt(2).At.Sub(first.At), wait)
+	waited(b, "wait while there are messages for a full queue", desk.NextAttempt(2).At.Sub(first.At), wait)
 	for i := range many {
 		equal(b, "message that fills the queue", string(p.Take(orderSummary).Body), "filling "+strconv.Itoa(i))
 	}
@@ -401,7 +401,7 @@ func wantCrashLoopEnds(b *Bench, desk *Desk) {
 	a, p := b.Admin(layout.DLX{}), b.Program()
 	// A lost connection can double a message that was being sent round, and another copy can reach the failed queue meanwhile.
 	var rest []admin.Message
-	b.Eventually(soon, "nothing is left of it but what rests", func() bool {
+	b.Eventually(soon, "nothing is left of it but what has failed", func() bool {
 		n := p.look("dlq").Messages
 		if n == 0 || p.look(orderSummary).Messages > 0 {
 			return false
@@ -464,7 +464,7 @@ func dlxCrashOfProcesses(b *Bench) {
 		s := summary(desk)
 		s.CrashLimit = crashLimit
 		process.Subscribe(s)
-		b.Eventually(soon, "the process dies, or the message rests", func() bool {
+		b.Eventually(soon, "the process dies, or the message has failed", func() bool {
 			return len(desk.seen) > runs || p.look("dlq").Messages > 0
 		})
 		b.Must(process.Close(b.Context()))

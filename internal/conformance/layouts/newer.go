@@ -6,7 +6,7 @@ import "strings"
 // header, so what rehop handles reaches the failed queue anyway.
 const (
 	deathsUnread = "RabbitMQ 4 does not read an x-death that a client sends, so neither side sees how often the other has failed a message"
-	seedLoops    = "RabbitMQ 4 does not read an x-death that a client sends, so the seed's own worker retries for ever"
+	seedLoops    = "RabbitMQ 4 does not read an x-death that a client sends, so the seed's own worker retries forever"
 	marked       = "RabbitMQ 4.3 marks a rejected message as redelivered wherever it comes next, so rehop publishes it anew, and the broker's count begins again"
 	nackIsFree   = "RabbitMQ 4.3 does not count what a consumer gives back, so a quorum queue's delivery limit is never met"
 )

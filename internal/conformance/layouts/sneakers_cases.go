@@ -414,9 +414,9 @@ func wantReplayed(b *Bench, l layout.Sneakers, fleet sneakersFleet, headers map[
 	b.t.Helper()
 	a := b.Admin(l)
 	failed := a.WantFailed(mailQueue, 1)[0]
-	equal(b, "body, id and attempts of what rests", string(failed.Body)+", "+failed.ID+", "+strconv.Itoa(failed.Attempts), "1, id of 1, 6")
+	equal(b, "body, id and attempts of what has failed", string(failed.Body)+", "+failed.ID+", "+strconv.Itoa(failed.Attempts), "1, id of 1, 6")
 	if failed.Error == "" || failed.FailedAt.IsZero() {
-		b.t.Errorf("what rests: got error %q and time %v, want both", failed.Error, failed.FailedAt)
+		b.t.Errorf("failed message: got error %q and time %v, want both", failed.Error, failed.FailedAt)
 	}
 	a.Replay(mailQueue, 1)
 	client, desk := b.Client(), b.Desk(succeeds)

@@ -106,7 +106,7 @@ func inboxCases() []Case {
 			err := handle.Handle(b.Context(), &rehop.Delivery{Queue: "q", Message: rehop.Message{ID: "1"}})
 			var decided interface{ Instruction() }
 			if err == nil || !errors.As(err, &decided) || !strings.Contains(err.Error(), "rolled the transaction back") {
-				t.Errorf("handle: got %v, want a permanent error that says why", err)
+				t.Errorf("handle: got %v, want a permanent error with the reason", err)
 			}
 		}},
 		{Name: "CleansItself", Run: func(t *testing.T, b *Bench) {

@@ -182,7 +182,7 @@ func migrateCases() []Case {
 		}},
 		{Name: "NotYet", Run: func(t *testing.T, b *Bench) {
 			if err := b.Relay().Run(b.Context()); err == nil || !strings.Contains(err.Error(), "rehop outbox migrate") {
-				t.Errorf("relay without tables: got %v, want an error that says what to do", err)
+				t.Errorf("relay without tables: got %v, want an error with what to do", err)
 			}
 		}},
 	}

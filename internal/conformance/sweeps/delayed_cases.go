@@ -34,7 +34,7 @@ func delayedReported(b *Bench) {
 	found, err := a.Failed(b.context(), queue, 2*n, admin.Filter{})
 	b.must(err)
 	b.wantIDs("the first list", idsOf(found), n, nil)
-	await.True(b.t, limit, 50*time.Millisecond, "the broker to say how many messages are held back", func() bool {
+	await.True(b.t, limit, 50*time.Millisecond, "the broker to report how many messages are held back", func() bool {
 		got, err := a.Delayed(b.context(), queue)
 		b.must(err)
 		return got == delayed && b.depth(failed) == n-delayed

@@ -21,7 +21,7 @@ func (c *command) initialize() *cobra.Command {
 		Short: "Write a rehop.yaml with comments, to begin with",
 		Long: `Init writes a rehop.yaml with one flow and comments. rehop up runs it unchanged. It never replaces a file: remove an old one first.
 
-Beside it, init writes ` + localSchema + `, a JSON Schema with which editors complete and check the file (those that use yaml-language-server find it by the first
+In the same directory, init writes ` + localSchema + `, a JSON Schema with which editors complete and check the file (those that use yaml-language-server find it by the first
 line). rehop schema prints the same; after an update of rehop, run rehop schema > ` + localSchema + `.`,
 		Example: `  rehop init
   rehop up`,
