@@ -68,7 +68,7 @@ func sharesServers() bool { return os.Getenv("REHOP_FAULTS_SERVICES") == "given"
 func alone(t testing.TB, release string, services ...string) (dir string, env map[string]string) {
 	t.Helper()
 	// Not t.TempDir: its path is too long for sockets, and servers may still write there.
-	dir, err := os.MkdirTemp("", "rehop-own-")
+	dir, err := ownDir()
 	if err != nil {
 		t.Fatal(err)
 	}

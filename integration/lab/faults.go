@@ -37,7 +37,7 @@ func Own(services ...string) (down func() error, err error) {
 	own.Lock()
 	defer own.Unlock()
 	if own.dir == "" {
-		dir, err := os.MkdirTemp("", "rehop-own-")
+		dir, err := ownDir()
 		if err != nil {
 			return nil, fmt.Errorf("directory for servers: %w", err)
 		}
@@ -59,6 +59,17 @@ func Own(services ...string) (down func() error, err error) {
 	}
 	environments.Delete(own.dir)
 	return removal(own.dir), nil
+}
+
+// ownDir creates a state directory whose name has this process: if it is killed, the next scripts/services up removes the servers.
+func ownDir() (string, error) {
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return "", err
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	began := strings.Fields(rest)[19]
+	return os.MkdirTemp("/tmp", fmt.Sprintf("rehop-services-%d-own-%d-%s-", os.Getuid(), os.Getpid(), began))
 }
 
 // removal returns a function that stops and removes the servers of Own, unless that has happened already.

@@ -33,10 +33,10 @@ func (h *host) remove(dir state.Dir) error {
 	return dir.Remove()
 }
 
-// removeOrphans removes what belongs to checkouts of this user that no longer exist.
+// removeOrphans removes what belongs to checkouts of this user that no longer exist, and to tests that were killed.
 func (h *host) removeOrphans() {
 	for _, dir := range state.Orphans() {
-		h.logf("%s is gone: removing its services", dir.Checkout())
+		h.logf("the checkout %s or the test of %s is gone: removing its services", dir.Checkout(), dir.Path)
 		unlock, err := dir.Lock()
 		if err == nil {
 			err = h.remove(dir)

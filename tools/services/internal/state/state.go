@@ -295,7 +295,7 @@ func Write(name, content string, mode fs.FileMode) error {
 	return os.Rename(f.Name(), name)
 }
 
-// Orphans are the default state directories of this user whose checkouts no longer exist.
+// Orphans are the state directories of this user whose checkouts no longer exist, and those of processes that have ended.
 func Orphans() []Dir {
 	var all []Dir
 	paths, _ := filepath.Glob(prefix() + "*")
@@ -314,7 +314,26 @@ func (d *Dir) orphaned() bool {
 	}
 	d.checkout, _, _ = strings.Cut(string(text), "\n")
 	_, err = os.Stat(d.checkout)
-	return d.checkout != "" && errors.Is(err, fs.ErrNotExist)
+	return d.checkout != "" && errors.Is(err, fs.ErrNotExist) || ownerEnded(d.Path)
+}
+
+// ofProcess are the names of state directories that belong to a process: its number, and when it began in clock ticks since the
+// machine did. Package lab of the integration tests chooses such names for servers that only one test program uses.
+var ofProcess = regexp.MustCompile(`-own-([0-9]+)-([0-9]+)-[0-9]+$`)
+
+// ownerEnded reports whether a directory belongs to a process that has ended, perhaps without removing it.
+func ownerEnded(path string) bool {
+	owner := ofProcess.FindStringSubmatch(path)
+	if owner == nil {
+		return false
+	}
+	stat, err := os.ReadFile("/proc/" + owner[1] + "/stat")
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ") // the name of the program may have blanks
+	fields := strings.Fields(rest)
+	return len(fields) > 19 && fields[19] != owner[2]
 }
 
 // Checkout is the checkout to which the directory belongs.

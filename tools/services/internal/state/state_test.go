@@ -2,8 +2,10 @@ package state
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -213,5 +215,29 @@ func TestWrite(t *testing.T) {
 	}
 	if names, err := os.ReadDir(filepath.Dir(name)); err != nil || len(names) != 1 {
 		t.Errorf("left behind: %v, %v", names, err)
+	}
+}
+
+// TestOwnerEnded: a directory of a process belongs to nobody when that process has ended, or another one has its number.
+func TestOwnerEnded(t *testing.T) {
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	began := strings.Fields(rest)[19]
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{
+		fmt.Sprintf("/tmp/rehop-services-0-own-%d-%s-77", os.Getpid(), began):      false,
+		fmt.Sprintf("/tmp/rehop-services-0-own-%d-%s0-77", os.Getpid(), began):     true,
+		fmt.Sprintf("/tmp/rehop-services-0-own-%d-1-77", ended.ProcessState.Pid()): true,
+		"/tmp/rehop-services-0-846928a7":                                           false,
+	} {
+		if got := ownerEnded(path); got != want {
+			t.Errorf("%s: got ended %v, want %v", path, got, want)
+		}
 	}
 }
