@@ -19,8 +19,8 @@ import (
 func TestSubscriptionAwaitsMigration(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		ch := channel(t, b)
-		moving := layouts.MovingQueue("q")
-		if _, err := ch.QueueDeclare(moving, true, false, false, false, nil); err != nil {
+		keeping := layouts.MigratingQueue("q")
+		if _, err := ch.QueueDeclare(keeping, true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
 		log := newLogbook(func(context.Context, *rehop.Delivery) error { return nil })
@@ -31,7 +31,7 @@ func TestSubscriptionAwaitsMigration(t *testing.T) {
 		if _, err := ch.QueueDeclare("q", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(7)}); err != nil {
 			t.Fatalf("queue q is there, want nothing to be declared while it is being migrated: %v", err)
 		}
-		for _, q := range []string{"q", moving} {
+		for _, q := range []string{"q", keeping} {
 			if _, err := ch.QueueDelete(q, false, false, false); err != nil {
 				t.Fatal(err)
 			}

@@ -133,7 +133,7 @@ func (a *Admin) refuseMigrating(ctx context.Context, work topology.Plan) error {
 		case err != nil:
 			return err
 		case migrating:
-			return fmt.Errorf("queue %q is being migrated, its messages are in queue %q; finish the migration, then apply again", queue, layouts.MovingQueue(queue))
+			return fmt.Errorf("queue %q is being migrated, its messages are in queue %q; finish the migration, then apply again", queue, layouts.MigratingQueue(queue))
 		}
 	}
 	return nil

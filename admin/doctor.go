@@ -125,7 +125,7 @@ const (
 	roleConsumed  role = iota + 1 // subscriptions consume it
 	roleDelay                     // messages wait there, and leave when their delay is over
 	roleFailed                    // messages stay there until an operator replays or discards them
-	roleMoving                    // messages are kept there while their queue is migrated
+	roleMigrating                 // messages are kept there while their queue is migrated
 	roleRecovered                 // the repair of an embedded broker has put messages there
 )
 
@@ -150,8 +150,8 @@ func (c *checkup) roles() map[string]role {
 			roles[q.Name] = roleFailed
 		case layouts.IsWaitQueue(q.Name), layouts.IsLandingQueue(q.Name) && returns[q.Name]:
 			roles[q.Name] = roleDelay
-		case layouts.Moved(q.Name) != q.Name:
-			roles[q.Name] = roleMoving
+		case layouts.Migrated(q.Name) != q.Name:
+			roles[q.Name] = roleMigrating
 		case layouts.IsRecoveredQueue(q.Name):
 			roles[q.Name] = roleRecovered
 		case isConsumed:

@@ -83,7 +83,7 @@ func (c *checkup) ownPolicies() {
 	for _, q := range c.chart.live.Queues {
 		rulers := strings.Join(slices.DeleteFunc([]string{q.Policy, q.OperatorPolicy}, func(s string) bool { return s == "" }), " and ")
 		switch c.chart.roles[q.Name] {
-		case roleDelay, roleFailed, roleMoving:
+		case roleDelay, roleFailed, roleMigrating:
 			var keys []string
 			for _, key := range harmful {
 				if value, set := q.PolicyArgs[key]; set && value != "disabled" { // which only delayed-retry-type can be

@@ -103,7 +103,7 @@ func (c *checkup) limitOfDeliveries(q topology.LiveQueue) (limit int, set bool, 
 func (c *checkup) deliveryLimit(q topology.LiveQueue, r role) {
 	limit, set, byDefault := c.limitOfDeliveries(q)
 	switch {
-	case r == roleFailed || r == roleMoving:
+	case r == roleFailed || r == roleMigrating:
 		if set && limit < highLimit {
 			fix := "migrate it to what rehop declares (rehop topology migrate): x-delivery-limit 1000000000"
 			if own := q.Args["x-delivery-limit"] != nil; c.chart.shared[q.Name] && own {
@@ -154,7 +154,7 @@ func (c *checkup) unreplicated() {
 			continue
 		}
 		delays := sets(q, "message-ttl") && sets(q, "dead-letter-exchange")
-		if delays || slices.Contains([]role{roleDelay, roleFailed, roleMoving}, c.chart.roles[q.Name]) || len(c.chart.letters[q.Name]) > 0 {
+		if delays || slices.Contains([]role{roleDelay, roleFailed, roleMigrating}, c.chart.roles[q.Name]) || len(c.chart.letters[q.Name]) > 0 {
 			c.find("queue.not-replicated", q.Object(), c.otherwise(q.Name, "migrate it to a quorum queue (rehop topology migrate); rehop's own queues are quorum queues unless QueueType is classic"),
 				"retries or failed messages are in it, it is a classic queue, and the cluster has %d nodes", len(c.chart.nodes))
 		}
@@ -170,7 +170,7 @@ func (c *checkup) contents() {
 		}
 		c.expiring(q, n)
 		switch {
-		case c.chart.roles[q.Name] == roleMoving:
+		case c.chart.roles[q.Name] == roleMigrating:
 			c.find("queue.migration", topology.Object{Kind: "queue", Name: migratedQueue(c.chart.live, q.Name)}, "run the migration again (rehop topology migrate): it continues where it stopped", "queue %q keeps %d messages of it", q.Name, n)
 		case c.chart.roles[q.Name] == roleRecovered:
 			c.recovered(q, n)

@@ -76,7 +76,7 @@ func TestSparingPattern(t *testing.T) {
 	for _, l := range []layout.Layout{layout.Native{}, layout.PubSub{}, layout.Sneakers{}, layout.DLX{}, layout.Tiers{}, layout.Envelope{}, layout.Sneakers{ErrorName: "broken+mail"}} {
 		spec := layouts.QueueSpec{Name: "orders", Exchange: "order", ExchangeType: "topic"}
 		queues := append(layouts.Must(l).Subscription(spec).Queues, layouts.Must(l).RetryTopology(spec).Queues...)
-		for _, q := range append(queues, topology.Queue{Name: layouts.Must(l).FailedQueue("orders")}, topology.Queue{Name: layouts.MovingQueue("orders")}) {
+		for _, q := range append(queues, topology.Queue{Name: layouts.Must(l).FailedQueue("orders")}, topology.Queue{Name: layouts.MigratingQueue("orders")}) {
 			if q.Name == "orders" {
 				continue
 			}
@@ -107,19 +107,19 @@ func TestOwnQueues(t *testing.T) {
 // A name that was cut is found by what is there: the queue itself, or the key by which its messages return.
 func TestMigratedQueue(t *testing.T) {
 	long := strings.Repeat("long", 62)
-	moving := layouts.MovingQueue(long)
-	aside := topology.Binding{Source: layouts.ReturnExchange, Destination: moving, ToExchange: true, Key: long}
+	keeping := layouts.MigratingQueue(long)
+	aside := topology.Binding{Source: layouts.ReturnExchange, Destination: keeping, ToExchange: true, Key: long}
 	for i, c := range []struct {
-		live   topology.Live
-		moving string
-		want   string
+		live    topology.Live
+		keeping string
+		want    string
 	}{
-		{topology.Live{Queues: []topology.LiveQueue{{Queue: topology.Queue{Name: "other"}}, {Queue: topology.Queue{Name: long}}}}, moving, long},
-		{topology.Live{Bindings: []topology.Binding{{Source: "x", Destination: moving, ToExchange: true, Key: "#"}, aside}}, moving, long},
-		{topology.Live{}, moving, strings.TrimPrefix(moving, "rehop.moving.")},
-		{topology.Live{}, "rehop.moving.q", "q"},
+		{topology.Live{Queues: []topology.LiveQueue{{Queue: topology.Queue{Name: "other"}}, {Queue: topology.Queue{Name: long}}}}, keeping, long},
+		{topology.Live{Bindings: []topology.Binding{{Source: "x", Destination: keeping, ToExchange: true, Key: "#"}, aside}}, keeping, long},
+		{topology.Live{}, keeping, strings.TrimPrefix(keeping, "rehop.migrating.")},
+		{topology.Live{}, "rehop.migrating.q", "q"},
 	} {
-		if got := migratedQueue(c.live, c.moving); got != c.want {
+		if got := migratedQueue(c.live, c.keeping); got != c.want {
 			t.Errorf("case %d: got %q, want %q", i, got, c.want)
 		}
 	}

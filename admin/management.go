@@ -168,7 +168,7 @@ func (m *management) send(ctx context.Context, client *http.Client, method, path
 	}
 	if res.StatusCode >= 300 {
 		defer res.Body.Close()
-		return nil, &statusError{res.StatusCode, fmt.Sprintf("%s %s: %s%s", method, path, res.Status, reasonOf(res.Body))}
+		return nil, &statusError{res.StatusCode, fmt.Sprintf("%s %s: %s%s", method, m.base+path, res.Status, reasonOf(res.Body))}
 	}
 	return res, nil
 }

@@ -104,10 +104,10 @@ func (p place) read(d rabbit.Message) Message {
 	}
 	f = byLibrary(f, l.Headers)
 	// It may have been dead-lettered while its queue was migrated.
-	if f.Queue == layouts.MovingQueue(p.owner) {
+	if f.Queue == layouts.MigratingQueue(p.owner) {
 		f.Queue = p.owner
 	}
-	if f.Queue = layouts.Moved(f.Queue); shared(f.Queue) {
+	if f.Queue = layouts.Migrated(f.Queue); shared(f.Queue) {
 		f.Queue = "" // where it was kept is not where it belongs
 	}
 	f.Transient = f.Transient || d.DeliveryMode == rabbit.Transient

@@ -106,7 +106,7 @@ func (a *Admin) PlanMigration(ctx context.Context, plan topology.Plan, queue str
 // Migrate gives a queue the arguments of the plan, under the same name, without losing messages. It needs the management API.
 //
 // Publishers can publish to exchanges all the time. While the queue is replaced, its messages are kept in the queue
-// rehop.moving.<queue>. Each message is moved there and back by a copy with the same properties, headers and routing key; the original
+// rehop.migrating.<queue>. Each message is moved there and back by a copy with the same properties, headers and routing key; the original
 // is removed after the broker has confirmed the copy. Publishers that use the name of the queue, through the default exchange, must
 // pause: the queue is deleted when no message has arrived for MigrateOptions.Settle.
 //
@@ -251,7 +251,7 @@ func (m *migration) warnings() []string {
 		all = append(all, "no exchange is bound to the queue: publishers that publish to it by its name must pause")
 	}
 	if m.unread && m.kept.Name == "" {
-		all = append(all, fmt.Sprintf("only the broker knows whether a policy removes messages from queue %q: that is checked when the queue exists", layouts.MovingQueue(m.want.Name)))
+		all = append(all, fmt.Sprintf("only the broker knows whether a policy removes messages from queue %q: that is checked when the queue exists", layouts.MigratingQueue(m.want.Name)))
 	}
 	if m.options.KeepOrder && len(m.state.direct)+len(m.state.diverted) > 0 {
 		all = append(all, "to keep the order, the broker refuses new messages twice for about a second: publishers must publish them again")

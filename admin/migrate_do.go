@@ -18,10 +18,10 @@ import (
 
 // do does one step. Each can be repeated.
 func (m *migration) do(ctx context.Context, step Step) error {
-	queue, moving := m.want.Name, layouts.MovingQueue(m.want.Name)
-	gateToQueue := topology.Binding{Source: moving, Destination: queue}
+	queue, keeping := m.want.Name, layouts.MigratingQueue(m.want.Name)
+	gateToQueue := topology.Binding{Source: keeping, Destination: queue}
 	diverted := step.binding
-	diverted.Destination, diverted.ToExchange = moving, true
+	diverted.Destination, diverted.ToExchange = keeping, true
 	switch step.Action {
 	case ActionDeadLetters:
 		return m.admin.write.Declare(ctx, m.missing)
@@ -50,7 +50,7 @@ func (m *migration) do(ctx context.Context, step Step) error {
 	case ActionMove:
 		return m.catchUp(ctx, queue, layouts.AsideExchange(queue))
 	case ActionReturnEarly:
-		return m.catchUp(ctx, moving, layouts.BackExchange(queue))
+		return m.catchUp(ctx, keeping, layouts.BackExchange(queue))
 	case ActionEmpty:
 		if err := m.resume(ctx); err != nil {
 			return err
@@ -68,7 +68,7 @@ func (m *migration) do(ctx context.Context, step Step) error {
 		})
 	case ActionReturn:
 		// Because of the lock, nobody else consumes it.
-		return m.empty(ctx, moving, layouts.BackExchange(queue), min(m.options.Settle, inFlight))
+		return m.empty(ctx, keeping, layouts.BackExchange(queue), min(m.options.Settle, inFlight))
 	case ActionClear:
 		return m.clear(ctx)
 	}
@@ -81,7 +81,7 @@ const inFlight = time.Second
 // keeping is what keeps messages during the migration. The gate is bound to the queue until the first binding is diverted to it.
 func (m *migration) keeping() topology.Plan {
 	queue := m.want.Name
-	gate, aside := layouts.MovingQueue(queue), layouts.AsideExchange(queue)
+	gate, aside := layouts.MigratingQueue(queue), layouts.AsideExchange(queue)
 	plan := topology.Plan{
 		Exchanges: []topology.Exchange{
 			{Name: aside, Type: "fanout"},
@@ -185,14 +185,14 @@ func (m *migration) delete(ctx context.Context) error {
 // clear deletes what was declared for the migration, in the direction in which messages flow.
 func (m *migration) clear(ctx context.Context) error {
 	queue := m.want.Name
-	moving := layouts.MovingQueue(queue)
-	for _, x := range []string{moving, layouts.LettersExchange(queue), layouts.PauseQueue(queue), layouts.AsideExchange(queue)} {
+	keeping := layouts.MigratingQueue(queue)
+	for _, x := range []string{keeping, layouts.LettersExchange(queue), layouts.PauseQueue(queue), layouts.AsideExchange(queue)} {
 		if err := m.admin.write.DeleteExchange(ctx, x); err != nil {
 			return err
 		}
 	}
 	if m.kept.Name != "" || m.state.aside {
-		depth, _, err := existing(m.admin.read.InspectClosely(ctx, moving))
+		depth, _, err := existing(m.admin.read.InspectClosely(ctx, keeping))
 		switch {
 		case err != nil:
 			return err
@@ -200,7 +200,7 @@ func (m *migration) clear(ctx context.Context) error {
 			m.state.returned = false
 			return errChanged
 		}
-		if _, err := m.admin.write.DeleteQueue(ctx, moving, false); err != nil {
+		if _, err := m.admin.write.DeleteQueue(ctx, keeping, false); err != nil {
 			return err
 		}
 	}

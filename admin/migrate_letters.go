@@ -116,7 +116,7 @@ type feeder struct {
 // feedersIn finds the feeders of the queue.
 func (m *migration) feedersIn(live topology.Live) []feeder {
 	router := topologies.RouterOf(live)
-	names := map[string]bool{layouts.MovingQueue(m.want.Name): true}
+	names := map[string]bool{layouts.MigratingQueue(m.want.Name): true}
 	var all []feeder
 	add := func(found []topologies.Feeder, lossy bool) {
 		for _, f := range found {
@@ -191,7 +191,7 @@ func (m *migration) inFeeder(ctx context.Context, q topology.LiveQueue) (int, er
 	if missing(err) {
 		return 0, nil
 	}
-	return ready + figures.away(), err
+	return ready + figures.notReady(), err
 }
 
 // ready is how many messages of a queue wait to be delivered. The number is exact, unless the queue is exclusive to another connection.

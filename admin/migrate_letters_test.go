@@ -21,7 +21,7 @@ func TestFeedersAreLossyByTheLastOne(t *testing.T) {
 	safe := topology.Args{"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
 	m := &migration{want: topology.Queue{Name: "q"}}
 	m.feeders = m.feedersIn(topology.Live{Queues: []topology.LiveQueue{
-		queue("q", "", nil), queue("rehop.moving.q", "q", nil),
+		queue("q", "", nil), queue("rehop.migrating.q", "q", nil),
 		queue("safe", "q", safe), queue("lossy", "q", nil),
 		queue("lossy then safe", "safe", nil), queue("safe then lossy", "lossy", safe),
 	}})

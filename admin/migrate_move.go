@@ -391,7 +391,7 @@ type statistics struct {
 	changes int // of them
 }
 
-// away is how many messages are unacked or delayed, and whether this figure is newer than the first call.
+// notReady is how many messages are unacked or delayed, and whether this figure is newer than the first call.
 func (s *statistics) away(ctx context.Context, m *migration) (n int, sure bool, err error) {
 	if s.began.IsZero() {
 		s.began = time.Now()
@@ -403,9 +403,9 @@ func (s *statistics) away(ctx context.Context, m *migration) (n int, sure bool, 
 	case err != nil || f.Unacked == nil:
 		return 0, false, err
 	case m.instant:
-		return f.away(), true, nil
+		return f.notReady(), true, nil
 	case f.Reductions == nil: // not RabbitMQ: other brokers are assumed to be no slower
-		return f.away(), time.Since(s.began) >= defaultSettle, nil
+		return f.notReady(), time.Since(s.began) >= defaultSettle, nil
 	}
 	if now := *f.Reductions; now != s.last {
 		if s.last != 0 {
@@ -413,5 +413,5 @@ func (s *statistics) away(ctx context.Context, m *migration) (n int, sure bool, 
 		}
 		s.last = now
 	}
-	return f.away(), s.changes >= 3, nil
+	return f.notReady(), s.changes >= 3, nil
 }

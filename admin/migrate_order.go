@@ -209,7 +209,7 @@ func (m *migration) closeInOrder(ctx context.Context, gateToQueue topology.Bindi
 // openInOrder switches the gate to the queue when all earlier messages are there.
 func (m *migration) openInOrder(ctx context.Context, gateToQueue topology.Binding) error {
 	return m.paused(ctx, func(ctx context.Context) error {
-		if err := m.carryAll(ctx, layouts.MovingQueue(m.want.Name), layouts.BackExchange(m.want.Name)); err != nil {
+		if err := m.carryAll(ctx, layouts.MigratingQueue(m.want.Name), layouts.BackExchange(m.want.Name)); err != nil {
 			return err
 		}
 		return m.bind(ctx, gateToQueue)

@@ -23,7 +23,7 @@ func (m *migration) keeper(live topology.Live) topology.LiveQueue {
 		return m.kept
 	}
 	args := m.keepingArgs()
-	return foreseen(live, topology.LiveQueue{Queue: topology.Queue{Name: layouts.MovingQueue(m.want.Name), Args: args}, Type: args["x-queue-type"].(string)})
+	return foreseen(live, topology.LiveQueue{Queue: topology.Queue{Name: layouts.MigratingQueue(m.want.Name), Args: args}, Type: args["x-queue-type"].(string)})
 }
 
 // newQueue is the queue as it will be. The policies of the present queue are used for patterns that only the broker can read.
@@ -42,7 +42,7 @@ func (m *migration) safekeeping(ctx context.Context, live topology.Live, kept to
 	refuse := func(key, why string) error {
 		v, _ := kept.Effective(key)
 		return fmt.Errorf("%s sets %s to %s for queue %q, which is to keep its messages meanwhile: %s; "+
-			`narrow its pattern so that it does not match rehop's queues, as in ^(?!rehop\.), or set one of a higher priority for ^rehop\.moving\. without this setting, and run the migration again`,
+			`narrow its pattern so that it does not match rehop's queues, as in ^(?!rehop\.), or set one of a higher priority for ^rehop\.migrating\. without this setting, and run the migration again`,
 			ruler(live, kept, key), key, argument(plainValue(v)), kept.Name, why)
 	}
 	if sets(kept, "expires") {
@@ -159,11 +159,11 @@ func (m *migration) prepare(ctx context.Context) error {
 	if err := m.declare(ctx, m.keeping()); err != nil || !m.unread {
 		return err
 	}
-	moving := layouts.MovingQueue(m.want.Name)
+	keeping := layouts.MigratingQueue(m.want.Name)
 	for {
-		f, err := m.admin.management.figures(ctx, moving)
+		f, err := m.admin.management.figures(ctx, keeping)
 		if err == nil && len(f.PolicyArgs) == 0 {
-			err = m.waiting(ctx, fmt.Sprintf("the broker to show which policies apply to queue %q", moving))
+			err = m.waiting(ctx, fmt.Sprintf("the broker to show which policies apply to queue %q", keeping))
 			if err == nil {
 				continue
 			}
@@ -175,7 +175,7 @@ func (m *migration) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		kept, _ := live.Queue(moving)
+		kept, _ := live.Queue(keeping)
 		kept.Policy, kept.OperatorPolicy = f.Policy, f.OperatorPolicy
 		fault := m.safekeeping(ctx, live, foreseen(live, kept))
 		if fault != nil && len(m.state.diverted) == 0 {

@@ -23,7 +23,7 @@ func (m *migration) refresh(ctx context.Context) error {
 	done := m.state
 	m.instant = live.Product == embeddedProduct
 	m.have, _ = live.Queue(m.want.Name)
-	m.kept, _ = live.Queue(layouts.MovingQueue(m.want.Name))
+	m.kept, _ = live.Queue(layouts.MigratingQueue(m.want.Name))
 	diff := topology.Compare(topology.Plan{Queues: []topology.Queue{m.want}}, live, nil)
 	m.changes = diff.Of(topology.Differs)
 	m.state = stateOf(live, m.want, m.changes)
@@ -62,9 +62,9 @@ func (m *migration) refresh(ctx context.Context) error {
 
 // exact gives the bindings of the queue, and of the gate, the arguments with which they were declared.
 func (m *migration) exact(ctx context.Context, live *topology.Live) error {
-	moving := layouts.MovingQueue(m.want.Name)
+	keeping := layouts.MigratingQueue(m.want.Name)
 	concerned := func(b topology.Binding) bool {
-		return len(b.Args) > 0 && (!b.ToExchange && b.Destination == m.want.Name || b.ToExchange && b.Destination == moving)
+		return len(b.Args) > 0 && (!b.ToExchange && b.Destination == m.want.Name || b.ToExchange && b.Destination == keeping)
 	}
 	some := slices.DeleteFunc(slices.Clone(live.Bindings), func(b topology.Binding) bool { return !concerned(b) })
 	typed, err := m.typing.of(ctx, some)
@@ -75,18 +75,18 @@ func (m *migration) exact(ctx context.Context, live *topology.Live) error {
 // migratedQueue is the queue whose messages are kept in another one. A long name does not fit into the name of the other one: then it is found
 // among the existing queues, or among the keys of diverted bindings, one of which is rehop's own with the name as its key. If it is not found, it is the
 // part of the name that fits.
-func migratedQueue(live topology.Live, moving string) string {
+func migratedQueue(live topology.Live, keeping string) string {
 	for _, q := range live.Queues {
-		if layouts.MovingQueue(q.Name) == moving {
+		if layouts.MigratingQueue(q.Name) == keeping {
 			return q.Name
 		}
 	}
 	for _, b := range live.Bindings {
-		if b.ToExchange && b.Destination == moving && layouts.MovingQueue(b.Key) == moving {
+		if b.ToExchange && b.Destination == keeping && layouts.MigratingQueue(b.Key) == keeping {
 			return b.Key
 		}
 	}
-	return layouts.Moved(moving)
+	return layouts.Migrated(keeping)
 }
 
 // dangers refuses settings with which one of the two queues would not keep its messages.
@@ -216,8 +216,8 @@ func zeroIfNil(n *int) int {
 	return *n
 }
 
-// away is how many messages are not ready but may become so: they are unacked, or the queue delays them.
-func (f figures) away() int { return f.held() + f.Delayed }
+// notReady is how many messages are not ready but may become so: they are unacked, or the queue delays them.
+func (f figures) notReady() int { return f.held() + f.Delayed }
 
 func (m *management) figures(ctx context.Context, queue string) (f figures, err error) {
 	err = m.get(ctx, "/api/queues/%s/%s", &f, queue)

@@ -317,7 +317,7 @@ func TestMigrateWithoutStatistics(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), `the broker to show whether consumers hold messages of queue "q"`) {
 			t.Errorf("got %v, want that it waits for the broker", err)
 		}
-		if got := w.depth(layouts.MovingQueue("q")); got != 1 {
+		if got := w.depth(layouts.MigratingQueue("q")); got != 1 {
 			t.Errorf("%d messages are kept, want 1", got)
 		}
 	})

@@ -42,7 +42,7 @@ type migrationState struct {
 
 // stateOf finds how far the migration of a queue is.
 func stateOf(live topology.Live, want topology.Queue, changes topology.Diff) migrationState {
-	gate, aside, back := layouts.MovingQueue(want.Name), layouts.AsideExchange(want.Name), layouts.BackExchange(want.Name)
+	gate, aside, back := layouts.MigratingQueue(want.Name), layouts.AsideExchange(want.Name), layouts.BackExchange(want.Name)
 	var s migrationState
 	_, s.there = live.Queue(want.Name)
 	s.wanted = s.there && len(changes) == 0
@@ -239,32 +239,32 @@ func objectsOf(plan topology.Plan) string {
 
 // step is an action on the queue of this migration.
 func (m *migration) step(do Action, b topology.Binding) Step {
-	q, moving := m.want.Name, layouts.MovingQueue(m.want.Name)
+	q, keeping := m.want.Name, layouts.MigratingQueue(m.want.Name)
 	diverted := b
-	diverted.Destination, diverted.ToExchange = moving, true
+	diverted.Destination, diverted.ToExchange = keeping, true
 	closing, opening := "", ""
 	if m.options.KeepOrder {
 		closing = fmt.Sprintf(", and meanwhile refuse new messages until those of queue %q are moved", q)
-		opening = fmt.Sprintf(", and meanwhile refuse new messages until those of queue %q are moved back", moving)
+		opening = fmt.Sprintf(", and meanwhile refuse new messages until those of queue %q are moved back", keeping)
 	}
 	text := map[Action]string{
 		ActionDeadLetters:   fmt.Sprintf("declare what is missing for queue %q: %s", q, objectsOf(m.missing)),
 		ActionDeleteHeld:    fmt.Sprintf("delete queue %q, if no message waits there", m.held.Name),
-		ActionPrepare:       fmt.Sprintf("declare queue %q, which keeps messages, and exchange %q, which routes to queue %q", moving, moving, q),
+		ActionPrepare:       fmt.Sprintf("declare queue %q, which keeps messages, and exchange %q, which routes to queue %q", keeping, keeping, q),
 		ActionDivert:        fmt.Sprintf("add the %s", diverted.Object()),
 		ActionUnbind:        fmt.Sprintf("remove the %s", b.Object()),
-		ActionMove:          fmt.Sprintf("move the messages of queue %q to queue %q", q, moving),
-		ActionClose:         fmt.Sprintf("switch exchange %q to queue %q instead of %q%s", moving, moving, q, closing),
-		ActionEmpty:         fmt.Sprintf("move the remaining messages of queue %q to queue %q, until none has arrived for %v and none is unacked", q, moving, m.options.Settle),
+		ActionMove:          fmt.Sprintf("move the messages of queue %q to queue %q", q, keeping),
+		ActionClose:         fmt.Sprintf("switch exchange %q to queue %q instead of %q%s", keeping, keeping, q, closing),
+		ActionEmpty:         fmt.Sprintf("move the remaining messages of queue %q to queue %q, until none has arrived for %v and none is unacked", q, keeping, m.options.Settle),
 		ActionDelete:        fmt.Sprintf("delete queue %q", q),
 		ActionDeclare:       fmt.Sprintf("declare queue %q with %s", q, arguments(m.want.Args)),
 		ActionPrepareReturn: fmt.Sprintf("declare exchange %q, which routes to queue %q", layouts.BackExchange(q), q),
-		ActionReturnEarly:   fmt.Sprintf("move the messages of queue %q back to queue %q, while it still receives others", moving, q),
-		ActionOpen:          fmt.Sprintf("switch exchange %q to queue %q again%s", moving, q, opening),
+		ActionReturnEarly:   fmt.Sprintf("move the messages of queue %q back to queue %q, while it still receives others", keeping, q),
+		ActionOpen:          fmt.Sprintf("switch exchange %q to queue %q again%s", keeping, q, opening),
 		ActionRestore:       fmt.Sprintf("add the %s", b.Object()),
 		ActionUndivert:      fmt.Sprintf("remove the %s", diverted.Object()),
-		ActionReturn:        fmt.Sprintf("move the messages of queue %q back to queue %q", moving, q),
-		ActionClear:         fmt.Sprintf("delete queue %q and the exchanges of the migration", moving),
+		ActionReturn:        fmt.Sprintf("move the messages of queue %q back to queue %q", keeping, q),
+		ActionClear:         fmt.Sprintf("delete queue %q and the exchanges of the migration", keeping),
 	}[do]
 	return Step{Action: do, Text: text, binding: b}
 }

@@ -51,12 +51,8 @@ type MoveProgress struct {
 	Waiting string
 }
 
-var (
-	// ErrSamePlace: source and target are the same virtual host.
-	ErrSamePlace = errors.New("source and target are the same virtual host of the same broker")
-	// ErrLeft: messages are still on the source. The balance shows where.
-	ErrLeft = errors.New("messages are left on the source")
-)
+// ErrLeft: messages are still on the source. The balance shows where.
+var ErrLeft = errors.New("messages are left on the source")
 
 const (
 	moveTimeout = time.Minute
@@ -84,7 +80,7 @@ const (
 //
 // Both need the management API.
 func (a *Admin) Move(ctx context.Context, to *Admin, o MoveOptions) (Balance, error) {
-	r, err := a.relocation(ctx, to, o)
+	m, err := a.newMove(ctx, to, o)
 	if err != nil {
 		return Balance{}, err
 	}
@@ -93,21 +89,18 @@ func (a *Admin) Move(ctx context.Context, to *Admin, o MoveOptions) (Balance, er
 		return Balance{}, fmt.Errorf("move: %w", err)
 	}
 	defer l.end()
-	if err := r.apart(ctx, l); err != nil {
-		return Balance{}, fmt.Errorf("move: %w", err)
-	}
-	plan, err := r.plan(ctx)
+	plan, err := m.plan(ctx)
 	if err == nil {
 		err = plan.refusal()
 	}
 	if err != nil {
 		return Balance{}, fmt.Errorf("move: nothing was declared or moved: %w", err)
 	}
-	if err := r.define(ctx); err != nil {
+	if err := m.define(ctx); err != nil {
 		return Balance{}, fmt.Errorf("move: no message was moved: %w", err)
 	}
-	err = r.all(ctx)
-	balance, fault := r.balance(ctx)
+	err = m.moveUntilEmpty(ctx)
+	balance, fault := m.balance(ctx)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("move: %w", err)
@@ -120,21 +113,21 @@ func (a *Admin) Move(ctx context.Context, to *Admin, o MoveOptions) (Balance, er
 }
 
 // PlanMove is what Move would do. It changes nothing, except that it tries queues and policies on the target under other names
-// (rehop.try.ID), which it deletes.
+// (rehop.try.ID), which it deletes. On both brokers it declares such a queue for a moment, to find out whether they are the same.
 func (a *Admin) PlanMove(ctx context.Context, to *Admin, o MoveOptions) (MovePlan, error) {
-	r, err := a.relocation(ctx, to, o)
+	m, err := a.newMove(ctx, to, o)
 	if err != nil {
 		return MovePlan{}, err
 	}
-	plan, err := r.plan(ctx)
+	plan, err := m.plan(ctx)
 	if err != nil {
 		return plan, fmt.Errorf("plan the move: %w", err)
 	}
 	return plan, nil
 }
 
-// relocation is a move.
-type relocation struct {
+// move is a call of Move or PlanMove.
+type move struct {
 	from, to *Admin
 	options  MoveOptions
 	began    time.Time
@@ -145,174 +138,172 @@ type relocation struct {
 	queues   []movedQueue              // in the order in which they are moved
 	defined  map[string]bool           // queues of the source that were there when the definitions were moved
 	delays   *delays.Delays            // of the target
-	ways     returnWays                // by which waiting messages come back
+	returns  returnBindings            // by which waiting messages come back
 	rows     map[string]*BalanceRow
 	progress MoveProgress
 }
 
-func (a *Admin) relocation(ctx context.Context, to *Admin, o MoveOptions) (*relocation, error) {
+func (a *Admin) newMove(ctx context.Context, to *Admin, o MoveOptions) (*move, error) {
 	switch {
 	case o.Timeout < 0 || o.Settle < 0:
 		return nil, errors.New("move: Timeout and Settle must not be negative")
 	case o.QueueType != "" && string(o.QueueType) != quorum && string(o.QueueType) != classic:
 		return nil, fmt.Errorf("move: QueueType is %q; it must be %s or %s", o.QueueType, quorum, classic)
 	}
-	r := &relocation{from: a, to: to, options: o, began: time.Now(), rows: make(map[string]*BalanceRow), defined: make(map[string]bool)}
-	r.options.Timeout = cmp.Or(o.Timeout, moveTimeout)
-	if err := r.look(ctx); err != nil {
+	m := &move{from: a, to: to, options: o, began: time.Now(), rows: make(map[string]*BalanceRow), defined: make(map[string]bool)}
+	m.options.Timeout = cmp.Or(o.Timeout, moveTimeout)
+	if err := m.checkPlaces(ctx); err != nil {
 		return nil, fmt.Errorf("move: %w", err)
 	}
-	if r.options.Settle == 0 && r.source.Product != embeddedProduct {
-		r.options.Settle = moveSettle
+	if err := m.readBothBrokers(ctx); err != nil {
+		return nil, fmt.Errorf("move: %w", err)
 	}
-	return r, nil
+	if m.options.Settle == 0 && m.source.Product != embeddedProduct {
+		m.options.Settle = moveSettle
+	}
+	return m, nil
 }
 
-// look reads what both brokers have.
-func (r *relocation) look(ctx context.Context) error {
+// readBothBrokers reads what both brokers have.
+func (m *move) readBothBrokers(ctx context.Context) error {
 	var err error
-	if r.source, err = r.from.Live(ctx); err != nil {
+	if m.source, err = m.from.Live(ctx); err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
-	if r.target, err = r.to.Live(ctx); err != nil {
+	if m.target, err = m.to.Live(ctx); err != nil {
 		return fmt.Errorf("target: %w", err)
 	}
-	r.choose()
+	m.findOwners()
+	m.chooseQueues()
+	m.returns = returnBindings{source: returnsOf(m.source.Bindings), target: returnsOf(m.target.Bindings), owners: m.owners}
 	return nil
 }
 
-// apart returns an error if both are the same virtual host: there a queue of this connection is in use by another one.
-func (r *relocation) apart(ctx context.Context, l *lease) error {
-	name := tryPrefix + rabbit.NewID()
-	if err := l.line.Declare(ctx, topology.Plan{Queues: []topology.Queue{{Name: name, Exclusive: true}}}); err != nil {
-		return err
-	}
-	_, there, err := existing(r.to.read.Inspect(ctx, name))
-	_, fault := l.line.DeleteQueue(ctx, name, false)
-	switch {
-	case there, declareCode(err) == resourceLocked:
-		return ErrSamePlace
-	case err != nil:
-		return err
-	}
-	return fault
-}
-
-// all moves messages until the source has none.
-func (r *relocation) all(ctx context.Context) error {
-	for _, q := range r.queues {
-		r.progress.Total += q.Messages()
+// moveUntilEmpty moves messages until the source has none, or its consumers keep the last ones.
+func (m *move) moveUntilEmpty(ctx context.Context) error {
+	for _, q := range m.queues {
+		m.progress.Total += q.Messages()
 	}
 	for {
 		moved := 0
-		for _, q := range r.queues {
-			n, err := r.move(ctx, q)
+		for _, q := range m.queues {
+			n, err := m.moveQueue(ctx, q)
 			moved += n
 			if err != nil {
 				return err
 			}
 		}
-		if err := r.refresh(ctx); err != nil || moved > 0 {
-			if err != nil {
-				return err
-			}
+		if err := m.refresh(ctx); err != nil {
+			return err
+		}
+		if moved > 0 {
 			continue
 		}
-		if still, err := r.still(ctx); err != nil || still {
+		end, err := m.waitUntilQuiet(ctx)
+		if err != nil || end != messagesCame {
 			return err
 		}
 	}
 }
 
 // refresh finds queues that consumers of the source have declared since, as steps for other delays, and defines them.
-func (r *relocation) refresh(ctx context.Context) error {
-	return r.patiently(ctx, func(ctx context.Context) error {
-		if err := r.look(ctx); err != nil {
+func (m *move) refresh(ctx context.Context) error {
+	return m.patiently(ctx, func(ctx context.Context) error {
+		if err := m.readBothBrokers(ctx); err != nil {
 			return err
 		}
-		for _, q := range r.queues {
-			if !r.defined[q.Name] {
-				return r.define(ctx)
+		for _, q := range m.queues {
+			if !m.defined[q.Name] {
+				return m.define(ctx)
 			}
 		}
 		return nil
 	})
 }
 
-// still waits until the source has had no messages for a while, or its consumers do not return theirs. False: there are messages to move.
-func (r *relocation) still(ctx context.Context) (bool, error) {
+// quietness is why waitUntilQuiet has ended.
+type quietness int
+
+const (
+	messagesCame  quietness = iota // there are messages to move
+	isEmpty                        // the source had none for a while
+	consumersKeep                  // consumers of the source did not settle theirs in time; the balance reports them
+)
+
+// waitUntilQuiet waits until messages come, the source has had none for a while, or its consumers do not settle theirs.
+func (m *move) waitUntilQuiet(ctx context.Context) (quietness, error) {
 	began := time.Now()
 	for quiet := began; ; {
-		ready, away := 0, 0
-		if err := r.patiently(ctx, func(ctx context.Context) (err error) {
-			ready, away, err = r.left(ctx)
+		ready, unacked := 0, 0
+		if err := m.patiently(ctx, func(ctx context.Context) (err error) {
+			ready, unacked, err = m.countLeft(ctx)
 			return err
 		}); err != nil {
-			return false, err
+			return messagesCame, err
 		}
 		switch {
 		case ready > 0:
-			return false, nil
-		case away > 0 && time.Since(began) >= r.options.Timeout:
-			return true, nil // the balance reports them
-		case away > 0:
-			r.await(fmt.Sprintf("%d messages that consumers of the source have", away))
+			return messagesCame, nil
+		case unacked > 0 && time.Since(began) >= m.options.Timeout:
+			return consumersKeep, nil
+		case unacked > 0:
+			m.await(fmt.Sprintf("%d messages that consumers of the source have", unacked))
 			quiet = time.Now()
-		case time.Since(quiet) >= r.options.Settle:
-			return true, nil
+		case time.Since(quiet) >= m.options.Settle:
+			return isEmpty, nil
 		}
 		if err := rabbit.Pause(ctx, pollPause); err != nil {
-			return false, err
+			return messagesCame, err
 		}
 	}
 }
 
-// left is how many messages the source has that are to be moved, and how many of them its consumers have.
-func (r *relocation) left(ctx context.Context) (ready, away int, err error) {
-	for _, q := range r.queues {
+// countLeft is how many messages the source has that are to be moved, and how many more its consumers have.
+func (m *move) countLeft(ctx context.Context) (ready, unacked int, err error) {
+	for _, q := range m.queues {
 		if q.shared {
 			continue // others than those that are moved may be there
 		}
-		depth, exists, err := existing(r.from.read.InspectClosely(ctx, q.Name))
+		depth, exists, err := existing(m.from.read.InspectClosely(ctx, q.Name))
 		if err != nil {
 			return 0, 0, err
 		}
 		if !exists {
 			continue
 		}
-		f, err := r.from.management.figures(ctx, q.Name)
+		f, err := m.from.management.figures(ctx, q.Name)
 		if err != nil && !missing(err) {
 			return 0, 0, err
 		}
-		row := r.row(q.Name)
-		row.Left = depth.Messages + f.away()
-		ready, away = ready+depth.Messages, away+f.away()
+		row := m.row(q.Name)
+		row.Left = depth.Messages + f.notReady()
+		ready, unacked = ready+depth.Messages, unacked+f.notReady()
 	}
-	return ready, away, nil
+	return ready, unacked, nil
 }
 
 // await reports why nothing is moved.
-func (r *relocation) await(what string) {
-	r.progress.Waiting = what
-	r.report()
+func (m *move) await(what string) {
+	m.progress.Waiting = what
+	m.report()
 }
 
-func (r *relocation) report() {
-	if r.options.Progress != nil {
-		r.options.Progress(r.progress)
+func (m *move) report() {
+	if m.options.Progress != nil {
+		m.options.Progress(m.progress)
 	}
 }
 
 // patiently repeats something while a broker is away, until the timeout.
-func (r *relocation) patiently(ctx context.Context, do func(context.Context) error) error {
-	for until := time.Now().Add(r.options.Timeout); ; {
+func (m *move) patiently(ctx context.Context, do func(context.Context) error) error {
+	for until := time.Now().Add(m.options.Timeout); ; {
 		limited, cancel := context.WithDeadline(ctx, until)
 		err := do(limited)
 		cancel()
 		if err == nil || ctx.Err() != nil || isFinal(err) || !time.Now().Before(until) {
 			return err
 		}
-		r.await(fmt.Sprintf("a broker: %v", err))
+		m.await(fmt.Sprintf("a broker: %v", err))
 		if err := rabbit.Pause(ctx, movePause); err != nil {
 			return err
 		}

@@ -61,22 +61,22 @@ func (b Balance) String() string {
 }
 
 // row is the balance of a queue so far.
-func (r *relocation) row(queue string) *BalanceRow {
-	row, ok := r.rows[queue]
+func (m *move) row(queue string) *BalanceRow {
+	row, ok := m.rows[queue]
 	if !ok {
 		row = &BalanceRow{Queue: queue}
-		r.rows[queue] = row
+		m.rows[queue] = row
 	}
 	return row
 }
 
 // balance is the balance at the end. It is not certain what is left if there is an error.
-func (r *relocation) balance(ctx context.Context) (Balance, error) {
+func (m *move) balance(ctx context.Context) (Balance, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 	defer cancel()
-	_, _, err := r.left(ctx)
+	_, _, err := m.countLeft(ctx)
 	b := Balance{Queues: []BalanceRow{}}
-	for _, row := range r.rows {
+	for _, row := range m.rows {
 		if row.Moved+row.Again+row.Left+row.Arrived+row.Due > 0 {
 			b.Queues = append(b.Queues, *row)
 		}

@@ -16,67 +16,67 @@ import (
 )
 
 // define declares on the target what the source has.
-func (r *relocation) define(ctx context.Context) error {
+func (m *move) define(ctx context.Context) error {
 	var p MovePlan
-	plan, err := r.definitions(ctx, &p)
+	plan, err := m.definitions(ctx, &p)
 	if err == nil {
 		err = p.refusal()
 	}
 	if err != nil {
 		return err
 	}
-	for _, part := range []topology.Plan{r.options.Plan, plan} {
-		if _, err := r.to.apply(ctx, part, false); err != nil {
+	for _, part := range []topology.Plan{m.options.Plan, plan} {
+		if _, err := m.to.apply(ctx, part, false); err != nil {
 			return fmt.Errorf("declare on the target what the source has: %w", err)
 		}
 	}
-	if r.options.Users {
-		if err := r.moveUsers(ctx); err != nil {
+	if m.options.Users {
+		if err := m.moveUsers(ctx); err != nil {
 			return err
 		}
 	}
-	for _, q := range r.queues {
-		r.defined[q.Name] = true
+	for _, q := range m.queues {
+		m.defined[q.Name] = true
 	}
-	if err := r.look(ctx); err != nil {
+	if err := m.readBothBrokers(ctx); err != nil {
 		return err
 	}
-	if r.delays == nil {
-		r.delays = &delays.Delays{Declarer: delays.NewDeclarer(r.to.write), Native: layouts.Native{Type: r.delayType()}, Public: func(err error) error { return err }}
+	if m.delays == nil {
+		m.delays = &delays.Delays{Declarer: delays.NewDeclarer(m.to.write), Native: layouts.Native{Type: m.delayType()}, Public: func(err error) error { return err }}
 	}
 	return nil
 }
 
 // delayType is the type of the target's delay queues: that of its orphan queue, which has the same.
-func (r *relocation) delayType() layout.QueueType {
-	if q, exists := r.target.Queue(layouts.OrphansQueue); exists && q.Type == classic {
+func (m *move) delayType() layout.QueueType {
+	if q, exists := m.target.Queue(layouts.OrphansQueue); exists && q.Type == classic {
 		return layout.Classic
 	}
 	return layout.Quorum
 }
 
 // definitions are what the source has and Plan does not have, as far as that is to be moved. Refusals and notes go to p.
-func (r *relocation) definitions(ctx context.Context, p *MovePlan) (topology.Plan, error) {
-	d := &defining{relocation: r, report: p, exchanges: make(map[string]bool), queues: make(map[string]bool), planned: make(map[string]bool)}
-	for _, x := range r.options.Plan.Exchanges {
+func (m *move) definitions(ctx context.Context, p *MovePlan) (topology.Plan, error) {
+	d := &defining{move: m, report: p, exchanges: make(map[string]bool), queues: make(map[string]bool), planned: make(map[string]bool)}
+	for _, x := range m.options.Plan.Exchanges {
 		d.planned[x.Object().String()] = true
 	}
-	for _, q := range r.options.Plan.Queues {
+	for _, q := range m.options.Plan.Queues {
 		d.planned[q.Object().String()] = true
 	}
-	for _, q := range r.source.Queues {
+	for _, q := range m.source.Queues {
 		d.queue(q)
 	}
 	needed := d.needed()
 	if err := d.types(ctx); err != nil {
 		return topology.Plan{}, err
 	}
-	for _, x := range r.source.Exchanges {
+	for _, x := range m.source.Exchanges {
 		if needed[x.Name] {
 			d.exchange(x)
 		}
 	}
-	for _, rule := range r.source.Policies {
+	for _, rule := range m.source.Policies {
 		d.policy(rule)
 	}
 	return d.plan, d.bindings(ctx)
@@ -84,7 +84,7 @@ func (r *relocation) definitions(ctx context.Context, p *MovePlan) (topology.Pla
 
 // defining is a plan for the target.
 type defining struct {
-	*relocation
+	*move
 	report    *MovePlan
 	plan      topology.Plan
 	planned   map[string]bool // objects of Plan
@@ -98,8 +98,8 @@ func (d *defining) queue(q topology.LiveQueue) {
 	object := q.Object()
 	ours := strings.HasPrefix(q.Name, "rehop.") // delay queues and those that all queues share
 	switch {
-	case layouts.IsMoving(q.Name):
-		d.report.refuse(object, "queue %q of the source is being migrated: finish the migration first (rehop topology migrate)", layouts.Moved(q.Name))
+	case layouts.IsMigrating(q.Name):
+		d.report.refuse(object, "queue %q of the source is being migrated: finish the migration first (rehop topology migrate)", layouts.Migrated(q.Name))
 		return
 	case q.Exclusive, layouts.IsPassing(q.Name), !ours && !d.wants(q.Name):
 		return
@@ -310,10 +310,10 @@ func isMajor(live topology.Live, major int) bool {
 
 // tryPolicies finds out which policies the target refuses. It sets each that is missing under another name, with a pattern that no
 // queue has, and deletes it.
-func (r *relocation) tryPolicies(ctx context.Context, policies []topology.Policy, p *MovePlan) error {
-	api := r.to.management
+func (m *move) tryPolicies(ctx context.Context, policies []topology.Policy, p *MovePlan) error {
+	api := m.to.management
 	for _, rule := range policies {
-		if slices.ContainsFunc(r.target.Policies, func(has topology.Policy) bool { return has.Name == rule.Name }) {
+		if slices.ContainsFunc(m.target.Policies, func(has topology.Policy) bool { return has.Name == rule.Name }) {
 			continue
 		}
 		try, object := rule, rule.Object()

@@ -69,39 +69,41 @@ func (p *MovePlan) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// choose finds the queues whose messages are moved, and what belongs to which queue.
-func (r *relocation) choose() {
-	r.owners = make(map[string]string)
+// findOwners finds which queues rehop consumes, and which queues belong to another one.
+func (m *move) findOwners() {
+	m.owners = make(map[string]string)
 	all := make(map[string]bool)
-	for _, q := range r.source.Queues {
+	for _, q := range m.source.Queues {
 		all[q.Name] = true
 	}
-	exists := func(queue string) bool { return all[queue] }
-	r.consumed = r.from.layouts.recognise(all, exists)
+	m.consumed = m.from.layouts.recognise(all, func(queue string) bool { return all[queue] })
 	for name := range all {
-		of := r.from.layouts.of(name)
+		of := m.from.layouts.of(name)
 		companions := []string{layouts.HeldQueue(name), layouts.LandingQueue(name), layouts.HomeQueue(name)}
 		if !isCommon(of, name) {
 			companions = append(companions, of.FailedQueue(name))
 		}
 		for _, companion := range companions {
 			if all[companion] && companion != name {
-				r.owners[companion] = layouts.Partitioned(name)
+				m.owners[companion] = layouts.Partitioned(name)
 			}
 		}
 	}
-	filtered := len(r.options.Queues)+len(r.options.Except) > 0
-	r.queues = nil
-	for _, q := range r.source.Queues {
-		m := movedQueue{LiveQueue: q, alone: isAlone(q), ordered: hasOwner(q.Queue)}
-		_, m.waits = layouts.WaitingIn(q.Name, nil, r.began)
-		m.shared = m.waits && filtered
-		if r.moves(q) && (m.waits || r.wants(q.Name)) {
-			r.queues = append(r.queues, m)
+}
+
+// chooseQueues finds the queues whose messages are moved, in their order.
+func (m *move) chooseQueues() {
+	filtered := len(m.options.Queues)+len(m.options.Except) > 0
+	m.queues = nil
+	for _, live := range m.source.Queues {
+		q := movedQueue{LiveQueue: live, singleActive: hasSingleActiveConsumer(live), ordered: hasOwner(live.Queue)}
+		_, q.waits = layouts.WaitingIn(q.Name, nil, m.began)
+		q.shared = q.waits && filtered
+		if m.isMovable(live) && (q.waits || m.wants(q.Name)) {
+			m.queues = append(m.queues, q)
 		}
 	}
-	slices.SortStableFunc(r.queues, func(x, y movedQueue) int { return rank(x) - rank(y) })
-	r.ways = returnWays{source: waysOf(r.source.Bindings), target: waysOf(r.target.Bindings), owners: r.owners}
+	slices.SortStableFunc(m.queues, func(x, y movedQueue) int { return rank(x) - rank(y) })
 }
 
 // rank sorts queues: held queues before those that they belong to, because their messages come first, and delay queues last, because
@@ -116,23 +118,23 @@ func rank(q movedQueue) int {
 	return 1
 }
 
-// isAlone reports whether a queue has a single active consumer.
-func isAlone(q topology.LiveQueue) bool {
-	alone, _ := q.Args["x-single-active-consumer"].(bool)
-	return alone
+// hasSingleActiveConsumer reports whether a queue delivers to one of its consumers only.
+func hasSingleActiveConsumer(q topology.LiveQueue) bool {
+	single, _ := q.Args["x-single-active-consumer"].(bool)
+	return single
 }
 
-// moves reports whether the messages of a queue can be moved. plan notes those that cannot.
-func (r *relocation) moves(q topology.LiveQueue) bool {
+// isMovable reports whether the messages of a queue can be moved. plan notes those that cannot.
+func (m *move) isMovable(q topology.LiveQueue) bool {
 	return !q.Exclusive && !q.AutoDelete && !layouts.IsPassing(q.Name) && q.Type != stream
 }
 
 const stream = "stream"
 
 // wants reports whether a queue, or the queue that it belongs to, is to be moved.
-func (r *relocation) wants(queue string) bool {
+func (m *move) wants(queue string) bool {
 	names := []string{queue, layouts.Partitioned(queue)}
-	if owner, ok := r.owners[queue]; ok {
+	if owner, ok := m.owners[queue]; ok {
 		names = append(names, owner)
 	}
 	matches := func(patterns []string) bool {
@@ -140,26 +142,26 @@ func (r *relocation) wants(queue string) bool {
 			return slices.ContainsFunc(names, func(name string) bool { return keyMatches(p, name) })
 		})
 	}
-	return (len(r.options.Queues) == 0 || matches(r.options.Queues)) && !matches(r.options.Except)
+	return (len(m.options.Queues) == 0 || matches(m.options.Queues)) && !matches(m.options.Except)
 }
 
 // plan finds out what would be done, and what prevents it.
-func (r *relocation) plan(ctx context.Context) (MovePlan, error) {
+func (m *move) plan(ctx context.Context) (MovePlan, error) {
 	var p MovePlan
-	for _, pattern := range r.options.Queues {
-		if !slices.ContainsFunc(r.source.Queues, func(q topology.LiveQueue) bool { return keyMatches(pattern, q.Name) }) {
+	for _, pattern := range m.options.Queues {
+		if !slices.ContainsFunc(m.source.Queues, func(q topology.LiveQueue) bool { return keyMatches(pattern, q.Name) }) {
 			return p, fmt.Errorf("%w: %q on the source", ErrNoQueue, pattern)
 		}
 	}
-	plan, err := r.definitions(ctx, &p)
+	plan, err := m.definitions(ctx, &p)
 	if err != nil {
 		return p, err
 	}
-	if err := r.tryPolicies(ctx, plan.Policies, &p); err != nil {
+	if err := m.tryPolicies(ctx, plan.Policies, &p); err != nil {
 		return p, err
 	}
-	for _, part := range []topology.Plan{r.options.Plan, plan} {
-		done, err := r.to.apply(ctx, part, true)
+	for _, part := range []topology.Plan{m.options.Plan, plan} {
+		done, err := m.to.apply(ctx, part, true)
 		if err != nil && !errors.Is(err, ErrRefused) {
 			return p, fmt.Errorf("compare the target with the source: %w", err)
 		}
@@ -168,11 +170,11 @@ func (r *relocation) plan(ctx context.Context) (MovePlan, error) {
 			p.note("%s stays unchanged on the target: %s is %v there, and %v on the source", d.Object, d.Argument, argument(d.Have), argument(d.Want))
 		}
 	}
-	if err := r.checkOrder(ctx, plan, &p); err != nil {
+	if err := m.checkOrder(ctx, plan, &p); err != nil {
 		return p, err
 	}
-	if r.options.Users {
-		users, err := r.users(ctx, &p)
+	if m.options.Users {
+		users, err := m.users(ctx, &p)
 		if err != nil {
 			return p, err
 		}
@@ -180,32 +182,32 @@ func (r *relocation) plan(ctx context.Context) (MovePlan, error) {
 			p.Users = append(p.Users, u.Name)
 		}
 	}
-	for _, q := range r.queues {
+	for _, q := range m.queues {
 		p.Queues = append(p.Queues, QueueSize{Name: q.Name, Messages: q.Messages()})
 	}
 	return p, nil
 }
 
 // checkOrder refuses to move queues whose messages could lose their order.
-func (r *relocation) checkOrder(ctx context.Context, plan topology.Plan, p *MovePlan) error {
-	for _, q := range r.queues {
-		if !q.alone {
+func (m *move) checkOrder(ctx context.Context, plan topology.Plan, p *MovePlan) error {
+	for _, q := range m.queues {
+		if !q.singleActive {
 			continue
 		}
-		depth, exists, err := existing(r.from.read.Inspect(ctx, q.Name))
+		depth, exists, err := existing(m.from.read.Inspect(ctx, q.Name))
 		if err != nil {
 			return err
 		}
 		if !exists {
 			continue
 		}
-		switch err := r.keepsOrder(ctx, q, depth.Consumers); {
+		switch err := m.keepsOrder(ctx, q, depth.Consumers); {
 		case errors.Is(err, ErrInOrder):
 			p.refuse(q.Object(), "%v", err)
 		case err != nil:
 			return err
 		}
-		there, planned := r.onTarget(q.Name, plan)
+		there, planned := m.onTarget(q.Name, plan)
 		if q.ordered && planned && (!hasOwner(there) || layouts.PartitionsOf(there.Args) != layouts.PartitionsOf(q.Args)) {
 			p.refuse(q.Object(), "its messages are handled in order by key on the source, and on the target with other settings or not at all: "+
 				"messages that wait in order would be left behind; use the same order-by and partitions, or let the source handle them to the end first")
@@ -215,11 +217,11 @@ func (r *relocation) checkOrder(ctx context.Context, plan topology.Plan, p *Move
 }
 
 // onTarget is a queue as the target has it, or will have it.
-func (r *relocation) onTarget(name string, plan topology.Plan) (topology.Queue, bool) {
-	if q, exists := r.target.Queue(name); exists {
+func (m *move) onTarget(name string, plan topology.Plan) (topology.Queue, bool) {
+	if q, exists := m.target.Queue(name); exists {
 		return q.Queue, true
 	}
-	for _, q := range append(slices.Clone(r.options.Plan.Queues), plan.Queues...) {
+	for _, q := range append(slices.Clone(m.options.Plan.Queues), plan.Queues...) {
 		if q.Name == name {
 			return q, true
 		}

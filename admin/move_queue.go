@@ -17,31 +17,31 @@ import (
 // movedQueue is a queue of the source whose messages are moved.
 type movedQueue struct {
 	topology.LiveQueue
-	waits   bool // it is one of rehop's delay queues
-	shared  bool // it also has messages that stay
-	alone   bool // it has a single active consumer
-	ordered bool // its messages are handled in order by key
+	waits        bool // it is one of rehop's delay queues
+	shared       bool // it also has messages that stay
+	singleActive bool // it has a single active consumer
+	ordered      bool // its messages are handled in order by key
 }
 
 // ErrInOrder: the messages of a queue could lose their order, or would not be delivered, because it has consumers.
 var ErrInOrder = errors.New("the queue is handled in order")
 
-// move moves the messages of a queue that it has now, and returns how many the target has confirmed. If a broker is away, it tries again.
-func (r *relocation) move(ctx context.Context, q movedQueue) (n int, err error) {
-	row := r.row(q.Name)
+// moveQueue moves the messages of a queue that it has now, and returns how many the target has confirmed. If a broker is away, it tries again.
+func (m *move) moveQueue(ctx context.Context, q movedQueue) (n int, err error) {
+	row := m.row(q.Name)
 	for last := time.Now(); ; {
 		before := row.Arrived + row.Due
-		err := r.explained(r.pass(ctx, q))
+		err := m.explained(m.pass(ctx, q))
 		if now := row.Arrived + row.Due; now > before {
 			n, last = n+now-before, time.Now()
 		}
 		switch {
 		case err == nil:
 			return n, nil
-		case ctx.Err() != nil, isFinal(err), time.Since(last) >= r.options.Timeout:
+		case ctx.Err() != nil, isFinal(err), time.Since(last) >= m.options.Timeout:
 			return n, fmt.Errorf("queue %q: %w; the messages that were not moved are on the source: run the move again for the rest", q.Name, err)
 		}
-		r.await(fmt.Sprintf("queue %q: %v", q.Name, err))
+		m.await(fmt.Sprintf("queue %q: %v", q.Name, err))
 		if err := rabbit.Pause(ctx, movePause); err != nil {
 			return n, err
 		}
@@ -49,8 +49,8 @@ func (r *relocation) move(ctx context.Context, q movedQueue) (n int, err error) 
 }
 
 // explained adds to an error that the target is blocked by an alarm.
-func (r *relocation) explained(err error) error {
-	state, reason := r.to.write.State()
+func (m *move) explained(err error) error {
+	state, reason := m.to.write.State()
 	if err == nil || state != rabbit.Blocked || errors.Is(err, rabbit.ErrBlocked) {
 		return err
 	}
@@ -58,37 +58,37 @@ func (r *relocation) explained(err error) error {
 }
 
 // pass moves the messages that a queue has now, once.
-func (r *relocation) pass(ctx context.Context, q movedQueue) error {
-	limited, cancel := context.WithTimeout(ctx, r.options.Timeout)
+func (m *move) pass(ctx context.Context, q movedQueue) error {
+	limited, cancel := context.WithTimeout(ctx, m.options.Timeout)
 	defer cancel()
-	depth, exists, err := existing(r.from.read.Inspect(limited, q.Name))
+	depth, exists, err := existing(m.from.read.Inspect(limited, q.Name))
 	if err != nil || !exists || depth.Messages == 0 {
 		return err
 	}
-	if err := r.keepsOrder(limited, q, depth.Consumers); err != nil {
+	if err := m.keepsOrder(limited, q, depth.Consumers); err != nil {
 		return err
 	}
-	t := &taking{sender: r.to.sender, inOrder: q.alone, strict: true, limit: r.options.Timeout, books: r.books(q)}
+	t := &taking{sender: m.to.sender, inOrder: q.singleActive, strict: true, limit: m.options.Timeout, books: m.books(q)}
 	from := place{layout: layouts.Native{}, source: q.Name, open: !q.waits}
 	if q.waits {
-		t.move = r.waiting(q)
+		t.move = m.waiting(q)
 		if q.shared {
-			t.wants = func(f found) bool { return r.wantsWaiting(q.Name, f.delivery) }
+			t.wants = func(f found) bool { return m.wantsWaiting(q.Name, f.delivery) }
 		}
 	} else {
-		t.move = r.carried(q)
-		if err := r.to.write.Declare(limited, carrying(q.Name)); err != nil {
+		t.move = m.carried(q)
+		if err := m.to.write.Declare(limited, carrying(q.Name)); err != nil {
 			return err
 		}
 	}
-	r.progress.Queue, r.progress.Waiting = q.Name, ""
-	if _, err := r.from.takeFrom(ctx, from, "", Options{}, t); err != nil {
+	m.progress.Queue, m.progress.Waiting = q.Name, ""
+	if _, err := m.from.takeFrom(ctx, from, "", Options{}, t); err != nil {
 		return err
 	}
 	if q.waits {
 		return nil
 	}
-	return r.to.write.DeleteExchange(limited, layouts.CarryExchange(q.Name))
+	return m.to.write.DeleteExchange(limited, layouts.CarryExchange(q.Name))
 }
 
 // carrying is the exchange through which messages come to a queue of the target, and to no other, whatever their routing key is.
@@ -101,8 +101,8 @@ func carrying(queue string) topology.Plan {
 }
 
 // books keeps the balance of a queue.
-func (r *relocation) books(q movedQueue) func(confirmed, removed int) {
-	row := r.row(q.Name)
+func (m *move) books(q movedQueue) func(confirmed, removed int) {
+	row := m.row(q.Name)
 	return func(confirmed, removed int) {
 		row.Moved += removed
 		row.Again = max(0, row.Again+confirmed-removed)
@@ -111,9 +111,9 @@ func (r *relocation) books(q movedQueue) func(confirmed, removed int) {
 		} else {
 			row.Arrived += confirmed
 		}
-		r.progress.Moved += confirmed
-		r.progress.Total = max(r.progress.Total, r.progress.Moved)
-		r.report()
+		m.progress.Moved += confirmed
+		m.progress.Total = max(m.progress.Total, m.progress.Moved)
+		m.report()
 	}
 }
 
@@ -121,14 +121,14 @@ func (r *relocation) books(q movedQueue) func(confirmed, removed int) {
 //
 // A process that handles a queue in order has the content of its held queue in memory. What comes from another broker's held queue
 // would look to it like the notes of a process that was replaced, and be dropped.
-func (r *relocation) keepsOrder(ctx context.Context, q movedQueue, consumers int) error {
-	if q.alone && consumers > 0 {
+func (m *move) keepsOrder(ctx context.Context, q movedQueue, consumers int) error {
+	if q.singleActive && consumers > 0 {
 		return fmt.Errorf("%w by a single active consumer, and nothing is delivered to others: stop the %d consumers of queue %q on the source", ErrInOrder, consumers, q.Name)
 	}
 	if !q.ordered {
 		return nil
 	}
-	there, _, err := existing(r.to.read.Inspect(ctx, q.Name))
+	there, _, err := existing(m.to.read.Inspect(ctx, q.Name))
 	if err == nil && there.Consumers > 0 {
 		err = fmt.Errorf("%w by key, and a process on the target would drop what comes from the source: stop the %d consumers of queue %q on the target until the move has ended", ErrInOrder, there.Consumers, q.Name)
 	}
@@ -136,10 +136,10 @@ func (r *relocation) keepsOrder(ctx context.Context, q movedQueue, consumers int
 }
 
 // carried moves a message to the queue of the same name.
-func (r *relocation) carried(q movedQueue) mover {
+func (m *move) carried(q movedQueue) mover {
 	exchange := layouts.CarryExchange(q.Name)
-	_, consumed := r.consumed[q.Name]
-	_, companion := r.owners[q.Name]
+	_, consumed := m.consumed[q.Name]
+	_, companion := m.owners[q.Name]
 	kept := place{source: q.Name}
 	return func(_ context.Context, _ place, f found) (rabbit.Item, error) {
 		d := f.delivery
@@ -148,7 +148,7 @@ func (r *relocation) carried(q movedQueue) mover {
 		}
 		var p *rabbit.Publishing
 		if consumed || !companion && !shared(q.Name) && !layouts.IsWaitQueue(q.Name) {
-			p = r.from.copyWithOrigin(d, q.Name, consumed)
+			p = m.from.copyWithOrigin(d, q.Name, consumed)
 		} else {
 			p = kept.carried(d)
 		}
@@ -174,13 +174,13 @@ func (p place) carried(d rabbit.Message) *rabbit.Publishing {
 }
 
 // waiting moves a message to the delay queues of the target, for the rest of its delay.
-func (r *relocation) waiting(q movedQueue) mover {
-	row := r.row(q.Name)
+func (m *move) waiting(q movedQueue) mover {
+	row := m.row(q.Name)
 	return func(ctx context.Context, _ place, f found) (rabbit.Item, error) {
 		d, headers := f.delivery, rabbit.FromTable(f.delivery.Headers)
 		now := time.Now()
 		w, _ := layouts.WaitingIn(q.Name, headers, now)
-		key, err := r.ways.keyOf(w.To, d.RoutingKey, headers)
+		key, err := m.returns.keyOf(w.To, d.RoutingKey, headers)
 		if err != nil {
 			return rabbit.Item{}, fmt.Errorf("message %s: %w", d.MessageId, err)
 		}
@@ -190,7 +190,7 @@ func (r *relocation) waiting(q movedQueue) mover {
 		delete(kept, "x-delivery-count")
 		delete(kept, "x-acquired-count")
 		for delay := w.Left; ; {
-			address, err := r.addressOf(ctx, delay, w.To, key)
+			address, err := m.addressOf(ctx, delay, w.To, key)
 			if err != nil {
 				return rabbit.Item{}, fmt.Errorf("message %s: %w", d.MessageId, err)
 			}
@@ -226,54 +226,54 @@ func addressed(raw rabbit.Table, kept map[string]any, to layouts.Address) rabbit
 }
 
 // addressOf is the address at which a message waits on the target. What it needs is declared.
-func (r *relocation) addressOf(ctx context.Context, delay time.Duration, to, key string) (layouts.Address, error) {
+func (m *move) addressOf(ctx context.Context, delay time.Duration, to, key string) (layouts.Address, error) {
 	if exchange, ok := envelope.ExchangeOf(to); ok {
-		return r.delays.ToExchange(ctx, delay, exchange, key)
+		return m.delays.ToExchange(ctx, delay, exchange, key)
 	}
-	address, err := r.delays.Back(ctx, delay, to == layouts.ToHome, time.Time{})
+	address, err := m.delays.Back(ctx, delay, to == layouts.ToHome, time.Time{})
 	if err == nil && to != layouts.ToQueue && to != layouts.ToHome {
 		address.Headers[layouts.HeaderTo] = to // of another program, and not known: as on the source, it becomes an orphan
 	}
 	return address, err
 }
 
-// returnWays are the ways by which waiting messages return to their queues.
-type returnWays struct {
-	source, target map[way]bool
+// returnBindings are the bindings by which waiting messages return to their queues.
+type returnBindings struct {
+	source, target map[returnBinding]bool
 	owners         map[string]string
 }
 
-// way is a binding by which waiting messages return: that of rehop.return for a key, or that of rehop.home for a queue.
-type way struct{ exchange, name string }
+// returnBinding is a binding by which waiting messages return: that of rehop.return for a key, or that of rehop.home for a queue.
+type returnBinding struct{ exchange, name string }
 
-func waysOf(bindings []topology.Binding) map[way]bool {
-	ways := make(map[way]bool)
+func returnsOf(bindings []topology.Binding) map[returnBinding]bool {
+	returns := make(map[returnBinding]bool)
 	for _, b := range bindings {
 		switch b.Source {
 		case layouts.ReturnExchange:
-			ways[way{b.Source, b.Key}] = true
+			returns[returnBinding{b.Source, b.Key}] = true
 		case layouts.HomeExchange:
-			ways[way{b.Source, envelope.Text(b.Args[envelope.Queue])}] = true
+			returns[returnBinding{b.Source, envelope.Text(b.Args[envelope.Queue])}] = true
 		}
 	}
-	return ways
+	return returns
 }
 
 // keyOf is the routing key with which a waiting message returns on the target. There its queue may have a landing queue, or have
 // none, unlike on the source. If it could not return on the source either, it becomes an orphan there, too.
-func (w returnWays) keyOf(to, key string, headers map[string]any) (string, error) {
+func (w returnBindings) keyOf(to, key string, headers map[string]any) (string, error) {
 	switch to {
 	case layouts.ToQueue:
 		for _, other := range []string{key, w.owners[key], layouts.LandingQueue(key)} {
-			if w.target[way{layouts.ReturnExchange, other}] {
+			if w.target[returnBinding{layouts.ReturnExchange, other}] {
 				return other, nil
 			}
 		}
-		if w.source[way{layouts.ReturnExchange, key}] {
+		if w.source[returnBinding{layouts.ReturnExchange, key}] {
 			return "", fmt.Errorf("%w on the target when its delay is over: exchange %q has no binding for %q there", rabbit.ErrUnroutable, layouts.ReturnExchange, key)
 		}
 	case layouts.ToHome:
-		home := way{layouts.HomeExchange, envelope.Text(headers[envelope.Queue])}
+		home := returnBinding{layouts.HomeExchange, envelope.Text(headers[envelope.Queue])}
 		if w.source[home] && !w.target[home] {
 			return "", fmt.Errorf("%w on the target when its delay is over: exchange %q has no binding for queue %q there", rabbit.ErrUnroutable, layouts.HomeExchange, home.name)
 		}
@@ -282,7 +282,7 @@ func (w returnWays) keyOf(to, key string, headers map[string]any) (string, error
 }
 
 // wantsWaiting reports whether a message of a delay queue belongs to a queue that is moved.
-func (r *relocation) wantsWaiting(queue string, d rabbit.Message) bool {
+func (m *move) wantsWaiting(queue string, d rabbit.Message) bool {
 	headers := rabbit.FromTable(d.Headers)
 	w, _ := layouts.WaitingIn(queue, headers, time.Now())
 	owner := envelope.Text(headers[envelope.Queue])
@@ -290,7 +290,7 @@ func (r *relocation) wantsWaiting(queue string, d rabbit.Message) bool {
 		owner = d.RoutingKey
 	}
 	if owner == "" {
-		return len(r.options.Queues) == 0
+		return len(m.options.Queues) == 0
 	}
-	return r.wants(owner)
+	return m.wants(owner)
 }

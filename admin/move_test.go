@@ -288,12 +288,12 @@ func TestMoveRefuses(t *testing.T) {
 		if _, err := from.ch.Consume("alone", "", false, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
-		declare("rehop.moving.half", true, nil)
+		declare("rehop.migrating.half", true, nil)
 		plan, err := from.admin.PlanMove(t.Context(), to.admin, admin.MoveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for queue, want := range map[string]string{"alone": "single active consumer", "rehop.moving.half": "being migrated"} {
+		for queue, want := range map[string]string{"alone": "single active consumer", "rehop.migrating.half": "being migrated"} {
 			if !slices.ContainsFunc(plan.Refused, func(r admin.Refusal) bool { return r.Object.Name == queue && strings.Contains(r.Reason, want) }) {
 				t.Errorf("queue %q: got refusals %v, want one with %q", queue, plan.Refused, want)
 			}

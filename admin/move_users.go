@@ -21,12 +21,12 @@ type account struct {
 }
 
 // users are the users with permissions in the virtual host that the target lacks, or that have no permissions there yet.
-func (r *relocation) users(ctx context.Context, p *MovePlan) ([]account, error) {
-	here, err := r.from.management.accounts(ctx)
+func (m *move) users(ctx context.Context, p *MovePlan) ([]account, error) {
+	here, err := m.from.management.accounts(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list users of the source: %w", err)
 	}
-	there, err := r.to.management.accounts(ctx)
+	there, err := m.to.management.accounts(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list users of the target: %w", err)
 	}
@@ -66,12 +66,12 @@ func (m *management) accounts(ctx context.Context) (all []account, err error) {
 }
 
 // moveUsers creates users on the target, with their permissions there.
-func (r *relocation) moveUsers(ctx context.Context) error {
-	users, err := r.users(ctx, new(MovePlan))
+func (m *move) moveUsers(ctx context.Context) error {
+	users, err := m.users(ctx, new(MovePlan))
 	if err != nil {
 		return err
 	}
-	api := r.to.management
+	api := m.to.management
 	put := func(path string, in any) error { return api.call(ctx, http.MethodPut, path, in, nil) }
 	for _, u := range users {
 		err := put("/api/users/"+url.PathEscape(u.Name), u)

@@ -24,8 +24,8 @@ type Queue struct {
 	Failed int
 	// Migrating: the queue is being replaced by one with other arguments. For some time it may not exist.
 	Migrating bool
-	// Moving is how many messages are kept in another queue during the migration.
-	Moving int
+	// Kept is how many messages are kept in another queue during the migration.
+	Kept int
 	// In and Out are how many messages arrived and were acked per second, recently. They are 0 if the broker does not collect rates,
 	// and -1 without the management API.
 	In, Out float64
@@ -69,7 +69,7 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 	for _, b := range bindings {
 		if b.DestinationType == "queue" {
 			ours[b.Destination] = true
-		} else if b.Destination == layouts.MovingQueue(b.Key) {
+		} else if b.Destination == layouts.MigratingQueue(b.Key) {
 			ours[b.Key] = true
 		}
 	}
@@ -98,13 +98,13 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 		case layouts.IsWaitQueue(q.Name), layouts.IsLandingQueue(q.Name) && ours[q.Name]:
 			o.DelayQueues = append(o.DelayQueues, size)
 		case consumed:
-			moving, migrating := byName[layouts.MovingQueue(q.Name)]
+			kept, migrating := byName[layouts.MigratingQueue(q.Name)]
 			failed := byName[of.FailedQueue(q.Name)]
 			if layouts.Partitioned(q.Name) != q.Name { // it is counted for the first partition
 				failed = topology.LiveQueue{}
 			}
 			o.Queues = append(o.Queues, Queue{Name: q.Name, Type: q.Type, Ready: q.Ready, Unacked: q.Unacked, Consumers: q.Consumers,
-				Waiting: -1, Failed: failed.Messages(), Migrating: migrating, Moving: moving.Messages(), In: listed.Stats.object.In.Rate, Out: listed.Stats.object.Out.Rate})
+				Waiting: -1, Failed: failed.Messages(), Migrating: migrating, Kept: kept.Messages(), In: listed.Stats.object.In.Rate, Out: listed.Stats.object.Out.Rate})
 		}
 	}
 	return o, nil
@@ -136,7 +136,7 @@ func (a *Admin) QueuesWithWaiting(ctx context.Context, limit int) (Overview, err
 // Queue returns one queue. It uses only AMQP and needs no management API, so Type is empty, and Unacked, Waiting, In and Out are -1. If the
 // queue or its failed queue does not exist, it returns ErrNoQueue.
 func (a *Admin) Queue(ctx context.Context, name string) (Queue, error) {
-	moving, migrating, err := existing(a.read.Inspect(ctx, layouts.MovingQueue(name)))
+	kept, migrating, err := existing(a.read.Inspect(ctx, layouts.MigratingQueue(name)))
 	if err != nil {
 		return Queue{}, err
 	}
@@ -151,5 +151,5 @@ func (a *Admin) Queue(ctx context.Context, name string) (Queue, error) {
 		}
 	}
 	return Queue{Name: name, Ready: depth.Messages, Unacked: -1, Consumers: depth.Consumers, Waiting: -1, Failed: failed.Messages,
-		Migrating: migrating, Moving: moving.Messages, In: -1, Out: -1}, nil
+		Migrating: migrating, Kept: kept.Messages, In: -1, Out: -1}, nil
 }

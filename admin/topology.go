@@ -39,7 +39,7 @@ func (a *Admin) nameMigrations(ctx context.Context, diff topology.Diff) error {
 		switch {
 		case d.Object.Kind == topology.QueueObject && (d.Kind == topology.Missing || d.Kind == topology.Differs):
 		case d.Object.Kind == topology.BindingObject && !d.Object.ToExchange && d.Kind == topology.Missing:
-		case d.Kind == topology.Unexpected && (d.Object.Source == layouts.MovingQueue(queue) || d.Object.Source == layouts.BackExchange(queue)):
+		case d.Kind == topology.Unexpected && (d.Object.Source == layouts.MigratingQueue(queue) || d.Object.Source == layouts.BackExchange(queue)):
 		default:
 			continue
 		}
@@ -54,7 +54,7 @@ func (a *Admin) nameMigrations(ctx context.Context, diff topology.Diff) error {
 		if migrating {
 			diff[i].Do = topology.Migrate
 			diff[i].Hint = fmt.Sprintf("queue %q is being migrated, its messages are in queue %q: finish the migration (rehop topology migrate), and do not declare or remove anything until then",
-				queue, layouts.MovingQueue(queue))
+				queue, layouts.MigratingQueue(queue))
 		}
 	}
 	return nil
@@ -62,7 +62,7 @@ func (a *Admin) nameMigrations(ctx context.Context, diff topology.Diff) error {
 
 // migrating reports whether a migration of a queue has begun and is not finished.
 func (a *Admin) migrating(ctx context.Context, queue string) (bool, error) {
-	_, migrating, err := existing(a.read.Inspect(ctx, layouts.MovingQueue(queue)))
+	_, migrating, err := existing(a.read.Inspect(ctx, layouts.MigratingQueue(queue)))
 	return migrating, err
 }
 

@@ -135,7 +135,7 @@ func watchable(live topology.Live, o WatchOptions) ([]topology.Binding, error) {
 // another exchange may have no bindings; but the exchange of a migration always has one.
 func keeps(live topology.Live, b topology.Binding) bool {
 	if b.ToExchange {
-		return layouts.Moved(b.Destination) != b.Destination
+		return layouts.Migrated(b.Destination) != b.Destination
 	}
 	q, exists := live.Queue(b.Destination)
 	return exists && !q.Exclusive && !q.AutoDelete

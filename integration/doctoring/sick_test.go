@@ -74,7 +74,7 @@ func TestDeclaredWrong(t *testing.T) {
 		} else {
 			expect(`warning queue.failed-limit queue "orders.failed"`)
 		}
-		w.queue("rehop.moving.invoices", nil)
+		w.queue("rehop.migrating.invoices", nil)
 		expect(`warning queue.migration queue "invoices"`)
 
 		w.queue("clash-a", nil)

@@ -98,24 +98,24 @@ func TestPlanMigration(t *testing.T) {
 queue "q": x-delivery-limit is none, planned is 50
 queue "q": x-overflow is none, planned is "reject-publish"
 queue "q": x-queue-type is "classic", planned is "quorum"
- 1. declare queue "rehop.moving.q", which keeps messages, and exchange "rehop.moving.q", which routes to queue "q"
- 2. add the binding of exchange "h" to exchange "rehop.moving.q" with key "k" and n = 5, x-match = "all"
- 3. add the binding of exchange "rehop.return" to exchange "rehop.moving.q" with key "q"
+ 1. declare queue "rehop.migrating.q", which keeps messages, and exchange "rehop.migrating.q", which routes to queue "q"
+ 2. add the binding of exchange "h" to exchange "rehop.migrating.q" with key "k" and n = 5, x-match = "all"
+ 3. add the binding of exchange "rehop.return" to exchange "rehop.migrating.q" with key "q"
  4. remove the binding of exchange "h" to queue "q" with key "k" and n = 5, x-match = "all"
  5. remove the binding of exchange "rehop.return" to queue "q" with key "q"
- 6. move the messages of queue "q" to queue "rehop.moving.q"
- 7. switch exchange "rehop.moving.q" to queue "rehop.moving.q" instead of "q"
- 8. move the remaining messages of queue "q" to queue "rehop.moving.q", until none has arrived for 12s and none is unacked
+ 6. move the messages of queue "q" to queue "rehop.migrating.q"
+ 7. switch exchange "rehop.migrating.q" to queue "rehop.migrating.q" instead of "q"
+ 8. move the remaining messages of queue "q" to queue "rehop.migrating.q", until none has arrived for 12s and none is unacked
  9. delete queue "q"
 10. declare queue "q" with x-dead-letter-exchange "rehop.return", x-dead-letter-routing-key "q.failed", x-dead-letter-strategy "at-least-once", x-delivery-limit 50, x-overflow "reject-publish", x-queue-type "quorum"
-11. switch exchange "rehop.moving.q" to queue "q" again
+11. switch exchange "rehop.migrating.q" to queue "q" again
 12. declare exchange "rehop.back.q", which routes to queue "q"
 13. add the binding of exchange "h" to queue "q" with key "k" and n = 5, x-match = "all"
 14. add the binding of exchange "rehop.return" to queue "q" with key "q"
-15. remove the binding of exchange "h" to exchange "rehop.moving.q" with key "k" and n = 5, x-match = "all"
-16. remove the binding of exchange "rehop.return" to exchange "rehop.moving.q" with key "q"
-17. move the messages of queue "rehop.moving.q" back to queue "q"
-18. delete queue "rehop.moving.q" and the exchanges of the migration
+15. remove the binding of exchange "h" to exchange "rehop.migrating.q" with key "k" and n = 5, x-match = "all"
+16. remove the binding of exchange "rehop.return" to exchange "rehop.migrating.q" with key "q"
+17. move the messages of queue "rehop.migrating.q" back to queue "q"
+18. delete queue "rehop.migrating.q" and the exchanges of the migration
 `
 		if got := sortedSteps(m.String()); got != sortedSteps(text) {
 			t.Errorf("got\n%swant\n%s", m, text)
@@ -212,7 +212,7 @@ func TestMigrateKeepsWhatCannotBeMoved(t *testing.T) {
 				kit.DeleteQueue(t, s.ch, "orders") // an accident
 			}
 		}})
-		if !errors.Is(err, rehop.ErrUnroutable) || !strings.Contains(err.Error(), `message 0 of queue "rehop.moving.orders", which stays there`) {
+		if !errors.Is(err, rehop.ErrUnroutable) || !strings.Contains(err.Error(), `message 0 of queue "rehop.migrating.orders", which stays there`) {
 			t.Errorf("got %v, want that message 0 stays where it is", err)
 		}
 		s.migrate(want, "orders", admin.MigrateOptions{})

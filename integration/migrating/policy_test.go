@@ -59,7 +59,7 @@ func refusing(s *rehop.Subscriber) {
 // A policy that takes messages away from the queue in which they are kept is refused before anything is touched.
 func TestMigrateRefusesPoliciesThatTakeMessages(t *testing.T) {
 	t.Parallel()
-	const kept = "^rehop\\.moving\\."
+	const kept = "^rehop\\.migrating\\."
 	for _, c := range []struct {
 		name     string
 		old, new func(*rehop.Subscriber)
@@ -69,7 +69,7 @@ func TestMigrateRefusesPoliciesThatTakeMessages(t *testing.T) {
 		{"a length for all queues but this", undying, nil, []rule{
 			{name: "mine", pattern: "^orders", priority: 1, sets: map[string]any{"max-length": 100_000}},
 			{name: "all", pattern: ".*", sets: map[string]any{"max-length": 20}},
-		}, []string{`policy "all" sets max-length to 20`, `queue "rehop.moving.orders"`, "narrow its pattern"}},
+		}, []string{`policy "all" sets max-length to 20`, `queue "rehop.migrating.orders"`, "narrow its pattern"}},
 		{"a length below what is there", refusing, nil, []rule{{name: "all", pattern: ".*", sets: map[string]any{"max-length": 20}}},
 			[]string{`policy "all" sets max-length to 20`, "holds 40"}},
 		{"bytes", classic, nil, []rule{{name: "p", pattern: kept, sets: map[string]any{"max-length-bytes": 50}}}, []string{`policy "p" sets max-length-bytes to 50`}},
@@ -192,7 +192,7 @@ func TestMigrateAsksBrokerForPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, left := live.Queue(layouts.MovingQueue("orders")); left {
+	if _, left := live.Queue(layouts.MigratingQueue("orders")); left {
 		t.Error("the queue that keeps messages is left over")
 	}
 	s.unrule(harmful)

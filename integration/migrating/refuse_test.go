@@ -174,9 +174,9 @@ func TestMigrateWithoutPermission(t *testing.T) {
 		for _, c := range []struct{ name, configure, write, read string }{
 			{"nothing may be declared", "^$", ".*", ".*"},
 			{"the exchange may not be read", ".*", ".*", "^(orders|rehop.*)$"},
-			{"the exchange that leads aside may not be written", ".*", "^(orders|rehop\\.moving.*)$", ".*"},
+			{"the exchange that leads aside may not be written", ".*", "^(orders|rehop\\.migrating.*)$", ".*"},
 			{"the queue may not be deleted", "^rehop\\..*", ".*", ".*"},
-			{"the exchange that leads back may not be written", ".*", "^(orders|rehop\\.(moving|aside).*)$", ".*"},
+			{"the exchange that leads back may not be written", ".*", "^(orders|rehop\\.(migrating|aside).*)$", ".*"},
 		} {
 			grant(c.configure, c.write, c.read)
 			a := s.openAdmin(as(r.URL), as(r.Management()))

@@ -147,7 +147,7 @@ func (s *site) wantPlanned(p topology.Plan) {
 		left[q.Name] = true
 	}
 	for name := range left {
-		if strings.HasPrefix(name, "rehop.moving.") || strings.HasPrefix(name, "rehop.aside.") ||
+		if strings.HasPrefix(name, "rehop.migrating.") || strings.HasPrefix(name, "rehop.aside.") ||
 			strings.HasPrefix(name, "rehop.letters.") || strings.HasPrefix(name, "rehop.pause.") ||
 			strings.HasPrefix(name, "rehop.back.") || strings.HasPrefix(name, "rehop.lock.") {
 			s.t.Errorf("%q is left over; there are %q", name, slices.Sorted(maps.Keys(left)))

@@ -50,10 +50,10 @@ func (s *Subscription) refuseMigrating(ctx context.Context) error {
 	if s.settings.Declared.Exclusive || s.settings.Declared.AutoDelete {
 		return nil
 	}
-	moving := layouts.MovingQueue(s.settings.Queue)
-	_, err := s.shared.Consume.Inspect(ctx, moving)
+	keeping := layouts.MigratingQueue(s.settings.Queue)
+	_, err := s.shared.Consume.Inspect(ctx, keeping)
 	if err == nil {
-		return fmt.Errorf("queue %q is being migrated, its messages are in queue %q; finish the migration (rehop topology migrate)", s.settings.Queue, moving)
+		return fmt.Errorf("queue %q is being migrated, its messages are in queue %q; finish the migration (rehop topology migrate)", s.settings.Queue, keeping)
 	}
 	if _, refused := errors.AsType[*rabbit.DeclareError](err); refused { // it does not exist, or the user has no permission
 		return nil

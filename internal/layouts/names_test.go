@@ -82,12 +82,12 @@ func refusal(name string) string {
 }
 
 // The names that a queue has while it is replaced fit, and are nobody else's.
-func TestMovingNames(t *testing.T) {
+func TestMigratingNames(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
-	for _, queue := range []string{"q", "q.failed", "rehop.moving.q", strings.Repeat("x", 250), strings.Repeat("x", 255), strings.Repeat("x", 254) + "y", strings.Repeat("語", 85),
+	for _, queue := range []string{"q", "q.failed", "rehop.migrating.q", strings.Repeat("x", 250), strings.Repeat("x", 255), strings.Repeat("x", 254) + "y", strings.Repeat("語", 85),
 		strings.Repeat("ä", 127), strings.Repeat("ä", 110), strings.Repeat("ä", 126) + "b", "ä" + strings.Repeat("x", 250)} {
-		for _, name := range []string{layouts.MovingQueue(queue), layouts.AsideExchange(queue), layouts.BackExchange(queue), layouts.LettersExchange(queue), layouts.PauseQueue(queue), layouts.LockQueue(queue)} {
+		for _, name := range []string{layouts.MigratingQueue(queue), layouts.AsideExchange(queue), layouts.BackExchange(queue), layouts.LettersExchange(queue), layouts.PauseQueue(queue), layouts.LockQueue(queue)} {
 			if text := refusal(name); len(text) > 255 {
 				t.Errorf("of %.30q: RabbitMQ 4.3 would refuse with a text of %d bytes, and end the connection: %s", queue, len(text), text)
 			}
@@ -96,8 +96,8 @@ func TestMovingNames(t *testing.T) {
 			}
 			seen[name] = true
 		}
-		if back := layouts.Moved(layouts.MovingQueue(queue)); len(queue) < 80 && back != queue {
-			t.Errorf("the queue of %q: got %q, want %q", layouts.MovingQueue(queue), back, queue)
+		if back := layouts.Migrated(layouts.MigratingQueue(queue)); len(queue) < 80 && back != queue {
+			t.Errorf("the queue of %q: got %q, want %q", layouts.MigratingQueue(queue), back, queue)
 		}
 	}
 }

@@ -21,7 +21,7 @@ type queueView struct {
 	Waiting   *int   `json:"waiting,omitempty"`
 	Failed    int    `json:"failed"`
 	Migrating bool   `json:"migrating,omitempty"`
-	Moving    int    `json:"moving,omitempty"`
+	Kept      int    `json:"kept,omitempty"`
 }
 
 type waitView struct {
@@ -123,7 +123,7 @@ func overviewOf(ctx context.Context, a *admin.Admin, names []string, waiting int
 }
 
 func queueViewOf(q admin.Queue) queueView {
-	v := queueView{Name: q.Name, Type: q.Type, Ready: q.Ready, Consumers: q.Consumers, Failed: q.Failed, Migrating: q.Migrating, Moving: q.Moving}
+	v := queueView{Name: q.Name, Type: q.Type, Ready: q.Ready, Consumers: q.Consumers, Failed: q.Failed, Migrating: q.Migrating, Kept: q.Kept}
 	if q.Unacked >= 0 {
 		v.Unacked = &q.Unacked
 	}
@@ -146,7 +146,7 @@ func (c *command) printOverview(o overview) error {
 	}
 	for _, q := range o.Queues {
 		if q.Migrating {
-			c.notice("queue %q is being migrated, with %s in another queue; rehop topology migrate continues the migration", q.Name, counted(q.Moving, "message"))
+			c.notice("queue %q is being migrated, with %s in another queue; rehop topology migrate continues the migration", q.Name, counted(q.Kept, "message"))
 		}
 	}
 	rows = nil

@@ -44,7 +44,7 @@ func topLine(q admin.Queue, wide int) tty.Line {
 	line = line.And(colourIf(q.Ready > 0, tty.Moving), "%9d", q.Ready).And(tty.Plain, " %8d ", q.Unacked).And(colourIf(q.Failed > 0, tty.Bad), "%8d", q.Failed)
 	line = line.And(tty.Plain, " ").And(colourIf(q.Consumers == 0, tty.Bad), "%9d", q.Consumers)
 	if q.Migrating {
-		line = line.And(tty.Waiting, " migrating, %d moved", q.Moving)
+		line = line.And(tty.Waiting, " migrating, %d kept", q.Kept)
 	}
 	return line
 }

@@ -10,27 +10,27 @@ import (
 // Names of the queues and exchanges of migrations and sweeps. They have prefixes: with suffixes, two
 // queues could get the same names.
 const (
-	movingPrefix  = "rehop.moving."
-	asidePrefix   = "rehop.aside."
-	backPrefix    = "rehop.back."
-	lettersPrefix = "rehop.letters."
-	pausePrefix   = "rehop.pause."
-	lockPrefix    = "rehop.lock."
-	carryPrefix   = "rehop.carry."
+	migratingPrefix = "rehop.migrating."
+	asidePrefix     = "rehop.aside."
+	backPrefix      = "rehop.back."
+	lettersPrefix   = "rehop.letters."
+	pausePrefix     = "rehop.pause."
+	lockPrefix      = "rehop.lock."
+	carryPrefix     = "rehop.carry."
 )
 
-// MovingQueue is the queue that keeps messages while their queue is migrated, and the exchange that
-// leads either to the queue or to MovingQueue.
-func MovingQueue(queue string) string { return prefixed(movingPrefix, queue) }
+// MigratingQueue is the queue that keeps messages while their queue is migrated, and the exchange that
+// leads either to the queue or to MigratingQueue.
+func MigratingQueue(queue string) string { return prefixed(migratingPrefix, queue) }
 
-// AsideExchange leads to MovingQueue.
+// AsideExchange leads to MigratingQueue.
 func AsideExchange(queue string) string { return prefixed(asidePrefix, queue) }
 
-// LettersExchange leads dead letters to MovingQueue, and all other messages to the exchange PauseQueue.
+// LettersExchange leads dead letters to MigratingQueue, and all other messages to the exchange PauseQueue.
 func LettersExchange(queue string) string { return prefixed(lettersPrefix, queue) }
 
 // PauseQueue is a queue that refuses all messages, which exists only for moments, and the exchange that
-// leads to it or, without it, to MovingQueue.
+// leads to it or, without it, to MigratingQueue.
 func PauseQueue(queue string) string { return prefixed(pausePrefix, queue) }
 
 // BackExchange leads to the queue.
@@ -44,7 +44,7 @@ func CarryExchange(queue string) string { return prefixed(carryPrefix, queue) }
 
 // IsPassing reports whether an exchange or a queue exists only while a command runs, or for a migration that is not finished.
 func IsPassing(name string) bool {
-	for _, prefix := range []string{movingPrefix, asidePrefix, backPrefix, lettersPrefix, pausePrefix, lockPrefix, carryPrefix, "rehop.try."} {
+	for _, prefix := range []string{migratingPrefix, asidePrefix, backPrefix, lettersPrefix, pausePrefix, lockPrefix, carryPrefix, "rehop.try."} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
@@ -52,8 +52,8 @@ func IsPassing(name string) bool {
 	return false
 }
 
-// IsMoving reports whether a queue is the MovingQueue of a migration that is not finished.
-func IsMoving(queue string) bool { return strings.HasPrefix(queue, movingPrefix) }
+// IsMigrating reports whether a queue is the MigratingQueue of a migration that is not finished.
+func IsMigrating(queue string) bool { return strings.HasPrefix(queue, migratingPrefix) }
 
 func prefixed(prefix, queue string) string {
 	name, limit := prefix+queue, maxProbed
@@ -63,9 +63,9 @@ func prefixed(prefix, queue string) string {
 	return fitted(limit, name, name, "")
 }
 
-// Moved is the queue whose messages a MovingQueue keeps; it returns other names unchanged. For a name
-// that was too long for MovingQueue, it is the shortened name with a hash.
-func Moved(queue string) string { return strings.TrimPrefix(queue, movingPrefix) }
+// Migrated is the queue whose messages a MigratingQueue keeps; it returns other names unchanged. For a name
+// that was too long for MigratingQueue, it is the shortened name with a hash.
+func Migrated(queue string) string { return strings.TrimPrefix(queue, migratingPrefix) }
 
 // KeepArgs are the arguments of a queue that keeps messages without limit, however often they are read.
 func KeepArgs(t layout.QueueType) topology.Args { return Native{Type: t}.keepArgs() }
