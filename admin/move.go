@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rehop/rehop/internal/delays"
@@ -179,31 +181,50 @@ func (m *move) readBothBrokers(ctx context.Context) error {
 	return nil
 }
 
-// moveUntilEmpty moves messages until the source has none, or its consumers keep the last ones.
+// moveUntilEmpty moves messages until the source has none, or its consumers keep the last ones. If a queue has a message that the target
+// does not take, the other queues are moved anyway.
 func (m *move) moveUntilEmpty(ctx context.Context) error {
 	for _, q := range m.queues {
 		m.progress.Total += q.Messages()
 	}
-	for {
+	failed := make(map[string]error) // by the queue that fails, or that it belongs to
+	for quiet := false; ; {
 		moved := 0
 		for _, q := range m.queues {
+			owner := cmp.Or(m.owners[q.Name], q.Name)
+			if failed[owner] != nil {
+				continue // what belongs together keeps its order
+			}
 			n, err := m.moveQueue(ctx, q)
 			moved += n
-			if err != nil {
+			if err != nil && (ctx.Err() != nil || !isOfMessage(err)) {
 				return err
 			}
+			failed[owner] = err
 		}
 		if err := m.refresh(ctx); err != nil {
 			return err
 		}
+		if moved == 0 && quiet {
+			break
+		}
 		if moved > 0 {
+			quiet = false
 			continue
 		}
-		end, err := m.waitUntilQuiet(ctx)
-		if err != nil || end != messagesCame {
+		end, err := m.waitUntilQuiet(ctx, failed)
+		if err != nil {
 			return err
 		}
+		if end != messagesCame {
+			// What consumers had meanwhile may wait for its next attempt now, in a queue that did not exist before.
+			quiet = true
+			if err := m.refresh(ctx); err != nil {
+				return err
+			}
+		}
 	}
+	return errors.Join(slices.Collect(maps.Values(failed))...)
 }
 
 // refresh finds queues that consumers of the source have declared since, as steps for other delays, and defines them.
@@ -231,12 +252,12 @@ const (
 )
 
 // waitUntilQuiet waits until messages come, the source has had none for a while, or its consumers do not settle theirs.
-func (m *move) waitUntilQuiet(ctx context.Context) (quietness, error) {
+func (m *move) waitUntilQuiet(ctx context.Context, failed map[string]error) (quietness, error) {
 	began := time.Now()
 	for quiet := began; ; {
 		ready, unacked := 0, 0
 		if err := m.patiently(ctx, func(ctx context.Context) (err error) {
-			ready, unacked, err = m.countLeft(ctx)
+			ready, unacked, err = m.countLeft(ctx, failed)
 			return err
 		}); err != nil {
 			return messagesCame, err
@@ -258,8 +279,9 @@ func (m *move) waitUntilQuiet(ctx context.Context) (quietness, error) {
 	}
 }
 
-// countLeft is how many messages the source has that are to be moved, and how many more its consumers have.
-func (m *move) countLeft(ctx context.Context) (ready, unacked int, err error) {
+// countLeft is how many messages the source has that are to be moved, and how many more its consumers have. Queues that have failed
+// are only entered in the balance.
+func (m *move) countLeft(ctx context.Context, failed map[string]error) (ready, unacked int, err error) {
 	for _, q := range m.queues {
 		if q.shared {
 			continue // others than those that are moved may be there
@@ -277,6 +299,9 @@ func (m *move) countLeft(ctx context.Context) (ready, unacked int, err error) {
 		}
 		row := m.row(q.Name)
 		row.Left = depth.Messages + f.notReady()
+		if failed[cmp.Or(m.owners[q.Name], q.Name)] != nil {
+			continue
+		}
 		ready, unacked = ready+depth.Messages, unacked+f.notReady()
 	}
 	return ready, unacked, nil
@@ -314,4 +339,9 @@ func (m *move) patiently(ctx context.Context, do func(context.Context) error) er
 func isFinal(err error) bool {
 	return errors.Is(err, rabbit.ErrUnroutable) || errors.Is(err, rabbit.ErrInvalid) || errors.Is(err, rabbit.ErrTooLarge) || errors.Is(err, rabbit.ErrClosed) ||
 		errors.Is(err, ErrInOrder) || errors.Is(err, ErrRefused) || errors.Is(err, ErrManagementLogin) || declareCode(err) == accessRefused || declareCode(err) == preconditionFailed
+}
+
+// isOfMessage reports whether the target does not take a message, whatever becomes of others.
+func isOfMessage(err error) bool {
+	return errors.Is(err, rabbit.ErrTooLarge) || errors.Is(err, rabbit.ErrInvalid) || errors.Is(err, rabbit.ErrUnroutable)
 }

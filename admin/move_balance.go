@@ -74,7 +74,7 @@ func (m *move) row(queue string) *BalanceRow {
 func (m *move) balance(ctx context.Context) (Balance, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 	defer cancel()
-	_, _, err := m.countLeft(ctx)
+	_, _, err := m.countLeft(ctx, nil)
 	b := Balance{Queues: []BalanceRow{}}
 	for _, row := range m.rows {
 		if row.Moved+row.Again+row.Left+row.Arrived+row.Due > 0 {

@@ -173,6 +173,9 @@ func (m *move) plan(ctx context.Context) (MovePlan, error) {
 	if err := m.checkOrder(ctx, plan, &p); err != nil {
 		return p, err
 	}
+	if err := m.checkRoom(ctx, plan, &p); err != nil {
+		return p, err
+	}
 	if m.options.Users {
 		users, err := m.users(ctx, &p)
 		if err != nil {

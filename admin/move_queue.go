@@ -62,8 +62,11 @@ func (m *move) pass(ctx context.Context, q movedQueue) error {
 	limited, cancel := context.WithTimeout(ctx, m.options.Timeout)
 	defer cancel()
 	depth, exists, err := existing(m.from.read.Inspect(limited, q.Name))
-	if err != nil || !exists || depth.Messages == 0 {
+	if err != nil || !exists {
 		return err
+	}
+	if depth.Messages == 0 {
+		return m.removeCarrier(limited, q)
 	}
 	if err := m.keepsOrder(limited, q, depth.Consumers); err != nil {
 		return err
@@ -89,6 +92,15 @@ func (m *move) pass(ctx context.Context, q movedQueue) error {
 		return nil
 	}
 	return m.to.write.DeleteExchange(limited, layouts.CarryExchange(q.Name))
+}
+
+// removeCarrier deletes what a move that was killed has left.
+func (m *move) removeCarrier(ctx context.Context, q movedQueue) error {
+	name := layouts.CarryExchange(q.Name)
+	if _, left := m.target.Exchange(name); !left || q.waits {
+		return nil
+	}
+	return m.to.write.DeleteExchange(ctx, name)
 }
 
 // carrying is the exchange through which messages come to a queue of the target, and to no other, whatever their routing key is.

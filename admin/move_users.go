@@ -20,6 +20,9 @@ type account struct {
 	topics    []map[string]any
 }
 
+// defaultUser is the user that every broker begins with.
+const defaultUser = "guest"
+
 // users are the users with permissions in the virtual host that the target lacks, or that have no permissions there yet.
 func (m *move) users(ctx context.Context, p *MovePlan) ([]account, error) {
 	here, err := m.from.management.accounts(ctx)
@@ -35,6 +38,8 @@ func (m *move) users(ctx context.Context, p *MovePlan) ([]account, error) {
 		i := slices.IndexFunc(there, func(t account) bool { return t.Name == u.Name })
 		switch {
 		case !u.isPermitted():
+		case u.Name == defaultUser:
+			p.note("user %q is not moved: it is the default user, with a password that everybody knows", u.Name)
 		case i < 0, there[i].Hash == u.Hash && !there[i].isPermitted():
 			lacking = append(lacking, u)
 		case there[i].Hash != u.Hash:
