@@ -140,8 +140,13 @@ func (r *record) texts() map[string]*string {
 		"correlation_id": &r.CorrelationID, "reply_to": &r.ReplyTo, "type": &r.Type, "app_id": &r.AppID, "expiration": &r.Expiration}
 }
 
-// keepBytes fills Bytes.
+// keepBytes fills Bytes, and removes times that JSON has no form for. Publishers can write any.
 func (r *record) keepBytes() {
+	for _, at := range []*time.Time{&r.Timestamp, &r.FailedAt, &r.FirstFailed} {
+		if year := at.UTC().Year(); year < 1 || year > 9999 {
+			*at = time.Time{}
+		}
+	}
 	for name, text := range r.texts() {
 		if !utf8.ValidString(*text) {
 			if r.Bytes == nil {

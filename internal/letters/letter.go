@@ -55,7 +55,7 @@ func readers() []reader {
 // not have the form of a record gives a message without a record.
 func Read(l Letter) (Letter, Record) {
 	for _, read := range readers() {
-		if opened, r, ok := read(l); ok {
+		if opened, r, ok := read(l); ok && isShallow(opened.Headers, maxDepth) {
 			opened.Headers = envelope.Clean(opened.Headers)
 			return opened, r.plausible()
 		}
@@ -65,6 +65,8 @@ func Read(l Letter) (Letter, Record) {
 }
 
 const (
+	// maxDepth is how deep the tables of a header may be nested. Brokers close the connection of whoever sends deeper ones, which a document can have.
+	maxDepth = 16
 	// maxName is how long names and keys can be in AMQP.
 	maxName = 255
 	// maxStack limits a stack trace: it is shown to people, and kept for each message of a list.
@@ -79,10 +81,20 @@ func (r Record) plausible() Record {
 		r.Exchange, r.Key, r.Published = "", "", false
 	}
 	r.Error, r.Stack = envelope.Bounded(r.Error, envelope.MaxErrorText), envelope.Bounded(r.Stack, maxStack)
+	r.Attempts = min(max(r.Attempts, 0), maxAttempts)
+	r.FailedAt, r.FirstFailed = written(r.FailedAt), written(r.FirstFailed)
 	if r.FirstFailed.IsZero() {
 		r.FirstFailed = r.FailedAt
 	}
 	return r
+}
+
+// written is a time that JSON has a form for, or zero.
+func written(t time.Time) time.Time {
+	if year := t.UTC().Year(); year < 1 || year > 9999 {
+		return time.Time{}
+	}
+	return t
 }
 
 // visible is a name, or "" if nothing can have that name.
@@ -91,6 +103,28 @@ func visible(name string) string {
 		return ""
 	}
 	return name
+}
+
+// isShallow reports whether a value is nested at most so many levels deep.
+func isShallow(v any, levels int) bool {
+	if levels < 0 {
+		return false
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, e := range v {
+			if !isShallow(e, levels-1) {
+				return false
+			}
+		}
+	case []any:
+		for _, e := range v {
+			if !isShallow(e, levels-1) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // without are headers without those that drop chooses.

@@ -75,9 +75,9 @@ func viewsOf(messages []admin.Message) ([]view, error) {
 	return all, nil
 }
 
-// known is a time, or nil if it is zero.
+// known is a time, or nil if it is zero, or so far away that JSON has no form for it.
 func known(t time.Time) *time.Time {
-	if t.IsZero() {
+	if t.IsZero() || t.UTC().Year() < 1 || t.UTC().Year() > 9999 {
 		return nil
 	}
 	return &t
