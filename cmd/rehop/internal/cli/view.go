@@ -44,6 +44,7 @@ type view struct {
 	FirstFailed *time.Time `json:"first_failed,omitempty"`
 	Host        string     `json:"host,omitempty"`
 	Replays     int        `json:"replays,omitempty"`
+	RecordedBy  string     `json:"recorded_by,omitempty"`
 }
 
 func viewOf(m admin.Message) (view, error) {
@@ -52,7 +53,7 @@ func viewOf(m admin.Message) (view, error) {
 		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority, Timestamp: known(m.Timestamp),
 		CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppID: m.AppID,
 		Attempts: m.Attempts, Kind: string(m.Kind), Error: m.Error, Stack: m.Stack, FailedAt: known(m.FailedAt), FirstFailed: known(m.FirstFailed),
-		Host: m.Host, Replays: m.Replays,
+		Host: m.Host, Replays: m.Replays, RecordedBy: m.RecordedBy,
 	}
 	if !utf8.Valid(m.Body) {
 		v.Base64 = m.Body
