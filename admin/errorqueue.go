@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/internal/letters"
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
@@ -71,8 +73,8 @@ var ErrNoDestination = errors.New("its record does not name the queue in which i
 // whose record has only its exchange and key is published there once more, so all queues that are bound for it get a copy. A message
 // whose record has neither stays where it is, with ErrNoDestination.
 //
-// The copies are persistent and do not expire. One without an id gets one. If it goes to a queue, its routing key is the name of the
-// queue. The broker confirms each copy before the original is removed, so a replay that was killed loses no message and can be run
+// The copies are persistent and do not expire. One without an id gets one. If it goes to a queue, it keeps its routing key, unless that is
+// not known or is the name of another queue: then its routing key is the name of the queue. The broker confirms each copy before the original is removed, so a replay that was killed loses no message and can be run
 // again; up to 256 messages may then have been replayed twice.
 func (q *ErrorQueue) Replay(ctx context.Context, to string, o Options) (Progress, error) {
 	if to == q.from.source {
@@ -83,15 +85,12 @@ func (q *ErrorQueue) Replay(ctx context.Context, to string, o Options) (Progress
 			return Progress{}, fmt.Errorf("replay queue %q to %q: %w", q.from.source, to, queueError(err))
 		}
 	}
-	return q.admin.takeFrom(ctx, q.from, "", o, &taking{sender: q.admin.sender, move: func(_ context.Context, from place, f found) (rabbit.Item, error) {
-		m := f.message
-		m.Headers = replayedHeaders(m.Headers, o.DropHeaders)
-		item, err := m.returning(to)
-		if err == nil && item.Exchange == "" && item.Key == from.source {
-			err = fmt.Errorf("its record names this queue as the one in which it failed: %w", ErrNoDestination)
-		}
+	keys := keyKeeper{q.admin, make(map[string]bool)}
+	return q.admin.takeFrom(ctx, q.from, "", o, &taking{sender: q.admin.sender, move: func(ctx context.Context, _ place, f found) (rabbit.Item, error) {
+		f.message.Headers = replayedHeaders(f.message.Headers, o.DropHeaders)
+		item, err := keys.returning(ctx, q.from.source, to, f.message)
 		if err != nil {
-			return item, fmt.Errorf("message %s: %w", m.ID, err)
+			return item, fmt.Errorf("message %s: %w", f.message.ID, err)
 		}
 		return item, nil
 	}})
@@ -102,19 +101,25 @@ func (q *ErrorQueue) Discard(ctx context.Context, o Options) (Progress, error) {
 	return q.admin.takeFrom(ctx, q.from, "", o, &taking{sender: q.admin.sender})
 }
 
-// returning is a message on its way to a queue, or to where its record says.
-func (m Message) returning(to string) (rabbit.Item, error) {
-	queue := to
-	if queue == "" {
-		queue = m.Queue
-	}
+// returning is a message on its way from an error queue to a queue, or to where its record says.
+func (k keyKeeper) returning(ctx context.Context, source, to string, m Message) (rabbit.Item, error) {
+	queue := cmp.Or(to, m.Queue)
 	switch {
-	case queue != "" && m.RecordedBy == byRehop:
+	case queue == source:
+		return rabbit.Item{}, fmt.Errorf("its record names this queue as the one in which it failed: %w", ErrNoDestination)
+	case queue != "" && m.RecordedBy == letters.Rehop:
 		f := m.failure.Replayed()
 		f.Queue = queue
 		return rabbit.Item{Key: queue, Message: m.publishing(f)}, nil
 	case queue != "":
-		return rabbit.Item{Key: queue, Message: m.plain()}, nil
+		key := m.Key
+		switch m.RecordedBy {
+		case "": // the key is that with which it came to the error queue
+			key = ""
+		case letters.Celery: // a worker sends retries to the exchange and with the key of the task: from the default exchange to the queue
+			key = ""
+		}
+		return k.to(ctx, queue, key, m.plain()), nil
 	case m.published:
 		return rabbit.Item{Exchange: m.Exchange, Key: m.Key, Message: m.plain()}, nil
 	}

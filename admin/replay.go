@@ -373,7 +373,7 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 		}
 		for j, err := range outcomes {
 			if err != nil {
-				err = fmt.Errorf("message %s to queue %q: %w", l.items[j].Message.MessageId, l.items[j].Key, err)
+				err = fmt.Errorf("message %s to queue %q: %w", l.items[j].Message.MessageId, queueOf(l.items[j]), err)
 			}
 			l.outcomes[l.index[j]] = err
 		}

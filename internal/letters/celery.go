@@ -21,7 +21,7 @@ func IsTask(headers map[string]any) bool {
 func readCelery(l Letter) (Letter, Record, bool) {
 	if IsTask(l.Headers) {
 		_, r, _ := readDeaths(l)
-		r.By, r.ID = "Celery", envelope.Text(l.Headers["id"])
+		r.By, r.ID = Celery, envelope.Text(l.Headers["id"])
 		r.Attempts = max(r.Attempts, envelope.Count(l.Headers[celeryRetries])+1)
 		l.Headers = Reset(l.Headers)
 		return l, r, true
@@ -38,7 +38,7 @@ func readCelery(l Letter) (Letter, Record, bool) {
 	}
 	_, r, _ := readDeaths(l)
 	retries, _ := old.Retries.Int64()
-	r.By, r.ID, r.Attempts = "Celery", old.ID, max(r.Attempts, envelope.Count(retries)+1)
+	r.By, r.ID, r.Attempts = Celery, old.ID, max(r.Attempts, envelope.Count(retries)+1)
 	if body := jsonobject.With(l.Body, celeryRetries, []byte("0")); body != nil {
 		l.Body = body
 	}

@@ -22,6 +22,12 @@ type Letter struct {
 	Timestamp time.Time
 }
 
+// Names of programs in Record.By for which messages are published in their own way.
+const (
+	Rehop  = "rehop"
+	Celery = "Celery"
+)
+
 // Record is what is known of the failure of a message.
 type Record struct {
 	By    string // whose record it is, as in "Spring"; "" if there is none

@@ -8,6 +8,6 @@ func readOwn(l Letter) (Letter, Record, bool) {
 	if !envelope.Written(l.Headers) || f.Queue == "" {
 		return l, Record{}, false
 	}
-	return l, Record{By: "rehop", Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Attempts: f.Attempt, Kind: f.Kind, Error: f.Error,
+	return l, Record{By: Rehop, Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Attempts: f.Attempt, Kind: f.Kind, Error: f.Error,
 		Stack: f.Stack, Host: f.Host, FailedAt: f.FailedAt, FirstFailed: f.FirstFailed}, true
 }

@@ -80,7 +80,7 @@ func (b *Bench) goldenReplay(q *admin.ErrorQueue, s golden.Sample) {
 	}
 	b.wantDepth(s.Letter.Source, 0)
 	for _, queue := range queues {
-		b.wantOriginal(s, b.take(queue))
+		b.wantOriginal(s, queue, b.take(queue))
 	}
 }
 
@@ -122,7 +122,7 @@ func (b *Bench) wantRecord(s golden.Sample, m admin.Message) {
 }
 
 // wantOriginal checks that a replayed message is what it was before it failed.
-func (b *Bench) wantOriginal(s golden.Sample, d amqp091.Delivery) {
+func (b *Bench) wantOriginal(s golden.Sample, queue string, d amqp091.Delivery) {
 	b.t.Helper()
 	headers := rabbit.FromTable(d.Headers)
 	for _, name := range []string{"x-delivery-count", "x-acquired-count"} { // of the queue from which it was taken
@@ -137,7 +137,7 @@ func (b *Bench) wantOriginal(s golden.Sample, d amqp091.Delivery) {
 		}
 		got.ID = ""
 	}
-	if s.Record.By == "rehop" { // rehop's consumers know its origin by its record
+	if s.Record.By == letters.Rehop { // rehop's consumers know its origin by its record
 		if got.Headers["rehop-key"] != s.Record.Key || got.Headers["rehop-exchange"] != s.Record.Exchange || got.Headers["rehop-attempt"] != int32(0) {
 			b.t.Errorf("rehop's record: got %v, want the origin and no attempts", got.Headers)
 		}
@@ -156,6 +156,13 @@ func (b *Bench) wantOriginal(s golden.Sample, d amqp091.Delivery) {
 	got.Timestamp = want.Timestamp
 	if !reflect.DeepEqual(got, want) {
 		b.t.Errorf("replayed message:\n got %+v\nwant %+v", got, want)
+	}
+	wantKey := s.Record.Key
+	if wantKey == "" || s.Record.By == letters.Rehop || s.Record.By == letters.Celery {
+		wantKey = queue
+	}
+	if d.RoutingKey != wantKey || d.Exchange != "" && !s.Record.Published {
+		b.t.Errorf("got exchange %q and routing key %q, want the key %q", d.Exchange, d.RoutingKey, wantKey)
 	}
 	if d.DeliveryMode != amqp091.Persistent || d.Expiration != "" {
 		b.t.Errorf("got delivery mode %d and expiration %q, want a persistent message that does not expire", d.DeliveryMode, d.Expiration)

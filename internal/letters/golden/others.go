@@ -91,8 +91,8 @@ func celeryTask(retries any) letters.Letter {
 
 func celery() Sample {
 	l := celeryTask(int32(3))
-	l.Source, l.Headers = "dead", with(l.Headers, died(death("celery", "rejected", "", "celery", 1, failedAt())))
-	return Sample{Name: "Celery", Letter: l, Original: celeryTask(int32(0)), Record: letters.Record{By: "Celery", ID: "t-7", Queue: "celery", Key: "celery", Attempts: 4, Kind: "dead",
+	l.Source, l.Headers = "dead", with(l.Headers, died(death("celery", "rejected", "shop", "bill", 1, failedAt())))
+	return Sample{Name: "Celery", Letter: l, Original: celeryTask(int32(0)), Record: letters.Record{By: "Celery", ID: "t-7", Queue: "celery", Exchange: "shop", Key: "bill", Attempts: 4, Kind: "dead",
 		Error: "dead-lettered by the broker: rejected", FailedAt: failedAt(), FirstFailed: failedAt()}}
 }
 

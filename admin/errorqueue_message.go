@@ -14,9 +14,6 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// byRehop is the value of Message.RecordedBy for rehop's own record.
-const byRehop = "rehop"
-
 // readLetter reads a message in an error queue.
 func readLetter(d rabbit.Message, from place) Message {
 	l, r := letters.Read(letters.Letter{
@@ -34,7 +31,7 @@ func readLetter(d rabbit.Message, from place) Message {
 		Attempts: r.Attempts, Error: r.Error, Kind: rehop.Kind(r.Kind), Stack: r.Stack, FailedAt: r.FailedAt, FirstFailed: r.FirstFailed, Host: r.Host,
 		published: r.Published, letter: &d, when: cmp.Or(r.FailedAt, envelope.LatestDeath(rabbit.FromTable(d.Headers)), l.Timestamp),
 	}
-	if r.By == byRehop {
+	if r.By == letters.Rehop {
 		m.failure = envelope.Read(rabbit.FromTable(d.Headers), r.Exchange, r.Key)
 		m.Replays = m.failure.Replays
 	}
