@@ -101,7 +101,7 @@ func (q *ErrorQueue) Discard(ctx context.Context, o Options) (Progress, error) {
 	return q.admin.takeFrom(ctx, q.from, "", o, &taking{sender: q.admin.sender})
 }
 
-// returning is a message on its way from an error queue to a queue, or to where its record says.
+// returning is a message on its way from an error queue to a queue, or to the exchange in its record.
 func (k keyKeeper) returning(ctx context.Context, source, to string, m Message) (rabbit.Item, error) {
 	queue := cmp.Or(to, m.Queue)
 	switch {

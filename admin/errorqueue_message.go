@@ -65,7 +65,7 @@ func withoutRenewal(headers rabbit.Table) rabbit.Table {
 	return kept
 }
 
-// letterRecord is the line of an export for a message in an error queue, as it is there.
+// letterRecord is the line of an export for a message in an error queue, unchanged.
 func letterRecord(source string, m Message) record {
 	r, d := recordOf(m), m.letter
 	r.From, r.NoID, r.Headers, r.Body = source, m.anonymous, headerjson.Plain(rabbit.FromTable(withoutRenewal(d.Headers))), d.Body

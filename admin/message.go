@@ -50,7 +50,7 @@ type Message struct {
 	failure   envelope.Failure
 	anonymous bool            // it has no id of its own
 	published bool            // of an error queue: Exchange and Key are known, and Queue is not
-	letter    *rabbit.Message // as it is in an error queue
+	letter    *rabbit.Message // the message in an error queue, unchanged
 	// when it failed, as far as is known. Other programs often record no time: then it failed after the broker last dead-lettered it, and after it was
 	// published.
 	when time.Time

@@ -62,7 +62,7 @@ var rules = []rule{
 	{"internal/sqltext", "github.com/", []string{module + "/dialect"}, "it writes SQL and runs none"},
 	{"internal/jsonobject", "github.com/", nil, "it knows JSON alone"},
 	{"internal/letters", "github.com/rabbitmq/", nil, "it reads messages as values, and does no I/O"},
-	{"internal/letters", module + "/", []string{module + "/layout", module + "/internal/envelope", module + "/internal/jsonobject", module + "/internal/layouts"}, "it reads messages as values, and does no I/O"},
+	{"internal/letters", module + "/", []string{module + "/layout", module + "/internal/envelope", module + "/internal/jsonobject", module + "/internal/layouts", module + "/internal/letters"}, "it reads messages as values, and does no I/O"},
 	{"internal/letters", "net", []string{"net/url"}, "it reads messages as values, and does no I/O"},
 	{"internal/hosts", module, nil, "it knows names alone"},
 	{"internal/prompt", module, nil, "it knows connections alone"},

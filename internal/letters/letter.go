@@ -111,7 +111,7 @@ func visible(name string) string {
 	return name
 }
 
-// isShallow reports whether a value is nested at most so many levels deep.
+// isShallow reports whether a value is nested at most this number of levels deep.
 func isShallow(v any, levels int) bool {
 	if levels < 0 {
 		return false

@@ -56,7 +56,7 @@ func (b *Bench) golden(s golden.Sample) {
 	b.goldenReplay(q, s)
 }
 
-// goldenReplay replays the message to where its record says, or to a queue that is named if there is none.
+// goldenReplay replays the message to the destination in its record, or to a queue that is named if there is none.
 func (b *Bench) goldenReplay(q *admin.ErrorQueue, s golden.Sample) {
 	to, queues := "", []string{s.Record.Queue}
 	switch {

@@ -9,9 +9,9 @@ import (
 // Sample is a failed message of another program.
 type Sample struct {
 	Name   string
-	Letter letters.Letter // as it is in the error queue
+	Letter letters.Letter // in the error queue
 	Record letters.Record // what is known of its failure
-	// Original is the message as it is replayed, without Source.
+	// Original is the message that is replayed, without Source.
 	Original letters.Letter
 }
 
