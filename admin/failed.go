@@ -57,6 +57,10 @@ func (a *Admin) CountFailed(ctx context.Context, queue string, filter Filter) (n
 	if err != nil {
 		return n, err
 	}
+	return a.count(ctx, from, filter)
+}
+
+func (a *Admin) count(ctx context.Context, from place, filter Filter) (n Count, err error) {
 	n.Delayed, err = a.each(ctx, from, 0, filter, func(m Message) (bool, error) {
 		n.Messages++
 		if m.when.After(n.Latest) {
@@ -76,6 +80,10 @@ func (a *Admin) Delayed(ctx context.Context, queue string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	return a.delayed(ctx, from)
+}
+
+func (a *Admin) delayed(ctx context.Context, from place) (int, error) {
 	asking, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	f, err := a.management.figures(asking, from.source)
@@ -115,6 +123,13 @@ type record struct {
 	Transient       bool           `json:"transient,omitempty"`
 	Dropped         string         `json:"dropped_headers,omitempty"`
 	Replays         int            `json:"replays,omitempty"`
+	// From is the error queue of a message that is not in a failed queue of rehop. Then headers, body and properties are those that
+	// it has there.
+	From string `json:"from,omitempty"`
+	// NoID: the message has no id of its own.
+	NoID bool `json:"no_id,omitempty"`
+	// RecordedBy is for people, and not imported.
+	RecordedBy string `json:"recorded_by,omitempty"`
 	// Bytes has the fields that are not UTF-8, by name. JSON cannot represent them as strings.
 	Bytes map[string][]byte `json:"bytes,omitempty"` // base64
 }
@@ -125,8 +140,13 @@ func (r *record) texts() map[string]*string {
 		"correlation_id": &r.CorrelationID, "reply_to": &r.ReplyTo, "type": &r.Type, "app_id": &r.AppID, "expiration": &r.Expiration}
 }
 
-// keepBytes fills Bytes.
+// keepBytes fills Bytes, and removes times that JSON has no form for. Publishers can write any.
 func (r *record) keepBytes() {
+	for _, at := range []*time.Time{&r.Timestamp, &r.FailedAt, &r.FirstFailed} {
+		if year := at.UTC().Year(); year < 1 || year > 9999 {
+			*at = time.Time{}
+		}
+	}
 	for name, text := range r.texts() {
 		if !utf8.ValidString(*text) {
 			if r.Bytes == nil {
@@ -179,6 +199,6 @@ func recordOf(m Message) record {
 		CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppID: m.AppID,
 		Attempts: m.Attempts, Error: m.Error, Kind: string(m.Kind), Stack: m.Stack, FailedAt: m.FailedAt,
 		FirstFailed: m.FirstFailed, Host: m.Host, Expiration: m.failure.Expiration,
-		Transient: m.failure.Transient, Dropped: m.failure.Dropped, Replays: m.Replays,
+		Transient: m.failure.Transient, Dropped: m.failure.Dropped, Replays: m.Replays, RecordedBy: m.RecordedBy,
 	}
 }

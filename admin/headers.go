@@ -3,72 +3,15 @@ package admin
 import (
 	"maps"
 
-	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/letters"
 )
-
-// rascal is the header in which the Node library of that name keeps its record of a message.
-const rascal = "rascal"
-
-// retries is the header by which Celery counts how often it has retried a task.
-const retries = "retries"
-
-// isTask reports whether these are the headers of a Celery task, in version 2 of its protocol.
-func isTask(headers map[string]any) bool {
-	return envelope.Text(headers["lang"]) != "" && envelope.Text(headers["task"]) != "" && envelope.Text(headers["id"]) != ""
-}
-
-// byLibrary adds to the failure of a rejected message what the consumer's library has written into its headers.
-func byLibrary(f envelope.Failure, headers map[string]any) envelope.Failure {
-	deaths := envelope.Deaths(headers)
-	if f.Kind != envelope.KindDead || len(deaths) == 0 || deaths[0].Reason != "rejected" {
-		return f
-	}
-	if isTask(headers) {
-		f.Attempt = max(f.Attempt, envelope.Count(headers[retries])+1)
-		return f
-	}
-	record, _ := headers[rascal].(map[string]any)
-	recovery, _ := record["recovery"].(map[string]any)
-	own, ok := recovery[deaths[0].Queue].(map[string]any)
-	if !ok {
-		return f
-	}
-	if reason, _ := record["error"].(map[string]any); envelope.Text(reason["message"]) != "" {
-		f.Kind, f.Error = envelope.KindError, envelope.Text(reason["message"])
-	}
-	// A message that is marked to be rejected (immediateNack) has lost its count.
-	if n := envelope.Count(own["republished"]) + envelope.Count(own["forwarded"]); n > 0 {
-		f.Attempt = max(f.Attempt, n+1)
-	}
-	// rascal has republished it, to the queue or to its own exchange. If rehop has recorded where it came from, that record is right.
-	if key := envelope.Text(record["originalRoutingKey"]); key != "" && !envelope.Written(headers) {
-		f.Exchange, f.Key = envelope.Text(record["originalExchange"]), key
-	}
-	return f
-}
 
 // replayedHeaders are the headers of a message for its replay: without those in drop, where a * at the end of a name matches any rest, and without what
 // other libraries count failures by.
-//
-// rascal records in its header what it has done with a message (recovery), and whether to reject it the next time (immediateNack) unless its x-death
-// has grown since. A replay removes x-death, so with that record the message would go straight back to the failed queue. The rest of the header is kept:
-// it may have the origin of the message, and how it is encrypted. For Celery, the count of retries is reset.
 func replayedHeaders(headers map[string]any, drop []string) map[string]any {
 	kept := maps.Clone(headers)
 	for _, pattern := range drop {
 		maps.DeleteFunc(kept, func(name string, _ any) bool { return keyMatches(pattern, name) })
 	}
-	if _, counted := kept[retries]; counted && isTask(kept) {
-		kept[retries] = int32(0)
-	}
-	if record, ok := kept[rascal].(map[string]any); ok {
-		record = maps.Clone(record)
-		delete(record, "recovery")
-		delete(record, "error")
-		delete(record, "redeliveries")
-		if kept[rascal] = record; len(record) == 0 {
-			delete(kept, rascal)
-		}
-	}
-	return kept
+	return letters.Reset(kept)
 }

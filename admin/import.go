@@ -53,7 +53,7 @@ func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
 		if err != nil {
 			return &lineError{line, err}
 		}
-		if of := a.layouts.of(r.Queue); of.KeepsKey() && !shared(r.Queue) {
+		if of := a.layouts.of(r.Queue); r.From == "" && of.KeepsKey() && !shared(r.Queue) {
 			if err := i.ways.declare(ctx, of, r.Queue); declareCode(err) != 0 {
 				return &lineError{line, err}
 			} else if err != nil {
@@ -147,7 +147,7 @@ func readRecord(line []byte) (record, error) {
 	if decoder.More() {
 		return r, errors.New("there is more than one value on the line")
 	}
-	if r.Queue == "" {
+	if r.Queue == "" && r.From == "" {
 		return r, errors.New(`it has no "queue"`)
 	}
 	if err := r.restoreBytes(); err != nil {
@@ -229,6 +229,9 @@ func (i *importing) ended(err error) error {
 
 // layoutItem is what is published for a record. It returns an error if the record cannot be published.
 func (a *Admin) layoutItem(r record) (rabbit.Item, error) {
+	if r.From != "" {
+		return letterItem(r)
+	}
 	item, err := a.itemOf(r)
 	if err != nil {
 		return item, err

@@ -11,6 +11,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/internal/letters"
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
@@ -42,7 +43,14 @@ type Message struct {
 	Host        string     // on which the last handler ran
 	Replays     int        // how often it was replayed
 
-	failure envelope.Failure
+	// RecordedBy names the program or library whose record of the failure was found in an ErrorQueue: rehop, RabbitMQ (x-death), Spring,
+	// MassTransit, NServiceBus, EasyNetQ, rascal, Sneakers, dramatiq or Celery. It is empty if there is none, and for other queues.
+	RecordedBy string
+
+	failure   envelope.Failure
+	anonymous bool            // it has no id of its own
+	published bool            // of an error queue: Exchange and Key are known, and Queue is not
+	letter    *rabbit.Message // the message in an error queue, unchanged
 	// when it failed, as far as is known. Other programs often record no time: then it failed after the broker last dead-lettered it, and after it was
 	// published.
 	when time.Time
@@ -55,6 +63,8 @@ type place struct {
 	owner  string // the queue whose messages are wanted; "": those of all queues
 	common bool   // several queues share it
 	open   bool   // messages are unwrapped, for layouts that wrap failed messages
+	// letters: it is an error queue, whose messages have records of other programs.
+	letters bool
 }
 
 // placeOf is the failed queue of a queue. Shared queues (orphans, unrouted, recovered, a common failed queue) are their own place.
@@ -88,6 +98,9 @@ func (p place) isCopy(m Message) bool {
 }
 
 func (p place) read(d rabbit.Message) Message {
+	if p.letters {
+		return readLetter(d, p)
+	}
 	l := layouts.Message{
 		Queue: p.owner, ID: d.MessageId, Headers: rabbit.FromTable(d.Headers), Body: d.Body,
 		ContentType: d.ContentType, CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
@@ -102,7 +115,7 @@ func (p place) read(d rabbit.Message) Message {
 	default:
 		f = envelope.Read(l.Headers, l.Exchange, l.Key)
 	}
-	f = byLibrary(f, l.Headers)
+	f = letters.Rejected(f, l.Headers)
 	// It may have been dead-lettered while its queue was migrated.
 	if f.Queue == layouts.MigratingQueue(p.owner) {
 		f.Queue = p.owner
@@ -192,6 +205,9 @@ func (f Filter) UpTo(n Count) Filter {
 	f.until = n.Latest
 	return f
 }
+
+// isDistinct reports whether no other message is equal to it: only then one that is delivered again is surely the same.
+func (m Message) isDistinct() bool { return m.ID != "" && !m.anonymous }
 
 func (f Filter) isEmpty() bool {
 	return len(f.IDs) == 0 && len(f.Kinds) == 0 && f.Text == "" && f.Key == "" && f.Since.IsZero() && f.Before.IsZero() && len(f.Header) == 0 && f.until.IsZero()

@@ -53,7 +53,7 @@ func (s *sweep) renew(ctx context.Context, b rabbit.Batch, kept []found) error {
 	err := s.remove(longer, b, done)
 	if errors.Is(err, rabbit.ErrHeldTooLong) {
 		for _, f := range done {
-			if f.message.ID != "" { // without an id it may be another message, and a second copy is better than none
+			if f.message.isDistinct() { // without an id it may be another message, and a second copy is better than none
 				s.owe(f)
 			}
 		}
@@ -116,6 +116,9 @@ func returns(d rabbit.Message) int {
 func (p place) renewed(d rabbit.Message) *rabbit.Publishing {
 	exchange, key := p.origin(d)
 	again := copyOf(d)
+	if p.letters && d.MessageId == "" {
+		again.MessageId = anonymousID(d) // operators know it by that
+	}
 	for name, value := range d.Headers {
 		switch name {
 		case "x-delivery-count", "x-acquired-count", envelope.RenewedBy:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/internal/letters"
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
@@ -77,7 +78,7 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 		item := rabbit.Item{Key: f.Queue, Message: m.publishing(f)}
 		// Celery sends the retries of a task to the exchange from which the task came, so that must not be one of rehop's exchanges. From the default
 		// exchange they go to the queue.
-		if from.layout.KeepsKey() && !shared(queue) && !isTask(m.Headers) {
+		if from.layout.KeepsKey() && !shared(queue) && !letters.IsTask(m.Headers) {
 			if err := ways.declare(ctx, from.layout, f.Queue); err != nil {
 				return rabbit.Item{}, fmt.Errorf("message %s: %w", m.ID, err)
 			}
@@ -304,7 +305,7 @@ func (t *taking) choose(ctx context.Context, h haul) (*load, error) {
 	for _, f := range h.messages {
 		if f.moved {
 			// Without an id it may be another message that is equal: moving it twice is better than losing it.
-			if t.move == nil || f.message.ID != "" {
+			if t.move == nil || f.message.isDistinct() {
 				next.moved = append(next.moved, f)
 			} else {
 				next.chosen = append(next.chosen, f)
@@ -372,7 +373,7 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 		}
 		for j, err := range outcomes {
 			if err != nil {
-				err = fmt.Errorf("message %s to queue %q: %w", l.items[j].Message.MessageId, l.items[j].Key, err)
+				err = fmt.Errorf("message %s to queue %q: %w", l.items[j].Message.MessageId, queueOf(l.items[j]), err)
 			}
 			l.outcomes[l.index[j]] = err
 		}

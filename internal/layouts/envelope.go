@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/jsonobject"
 	"github.com/rehop/rehop/layout"
 	"github.com/rehop/rehop/topology"
 )
@@ -122,7 +123,7 @@ func (e enveloped) Failures(l Message) int {
 }
 
 func retryCount(body []byte) int {
-	value, ok := member(body, RetryCountMember)
+	value, ok := jsonobject.Member(body, RetryCountMember)
 	if !ok {
 		return 0
 	}
@@ -171,7 +172,7 @@ func (e enveloped) written(body []byte, name string, value []byte) []byte {
 	if !mayGrow(len(body), len(body)+len(name)+len(value)+len(`,"":`)) {
 		return nil
 	}
-	return withMember(body, name, value)
+	return jsonobject.With(body, name, value)
 }
 
 // mayGrow reports whether a broker that accepted a body of a size accepts one of another.
@@ -206,14 +207,14 @@ func (e enveloped) Open(l Message) (Message, envelope.Failure) {
 		// The retry queue returns all messages with this key, so consumers know it.
 		base := e.base(l.Queue)
 		f = envelope.Failure{Queue: l.Queue, Exchange: e.mainExchange(base), Key: e.mainKey(base), Attempt: 1 + e.Failures(l), Kind: envelope.KindError}
-		if reason, ok := member(l.Body, DeadReasonMember); ok {
+		if reason, ok := jsonobject.Member(l.Body, DeadReasonMember); ok {
 			f.Error = envelope.Bounded(textOf(reason), envelope.MaxErrorText)
 		}
 		if f.Error == reasonPermanent || f.Error == reasonNoID {
 			f.Kind = envelope.KindPermanent
 		}
 	}
-	l.Body = withoutMembers(l.Body, RetryCountMember, DeadReasonMember)
+	l.Body = jsonobject.Without(l.Body, RetryCountMember, DeadReasonMember)
 	return l, f
 }
 

@@ -108,14 +108,21 @@ func withoutInfo(l Message) Message {
 
 // unwrapError restores a message from the record of any version of Sneakers.
 func unwrapError(l Message) (Message, envelope.Failure) {
-	bare := envelope.Failure{Queue: l.Queue, Exchange: l.Exchange, Key: l.Key, Kind: envelope.KindError}
+	if l, f, ok := OpenSneakers(l); ok {
+		return l, f
+	}
+	return l, envelope.Failure{Queue: l.Queue, Exchange: l.Exchange, Key: l.Key, Kind: envelope.KindError}
+}
+
+// OpenSneakers restores a message from the record of any version of Sneakers. False: it has no such record, and is returned unchanged.
+func OpenSneakers(l Message) (Message, envelope.Failure, bool) {
 	records, ok := recordsIn(envelope.Text(l.Headers[retryInfo]))
 	if ok {
 		l = withoutInfo(l)
 	} else {
 		document, body, ok := documentIn(l.Body)
 		if !ok {
-			return l, bare
+			return l, envelope.Failure{}, false
 		}
 		l.Body, l.ContentType = body, ""
 		records = []sneakersError{document}
@@ -139,7 +146,7 @@ func unwrapError(l Message) (Message, envelope.Failure) {
 	if f.FirstFailed.IsZero() {
 		f.FirstFailed = f.FailedAt
 	}
-	return l, f
+	return l, f, true
 }
 
 // retryInfo is the header of later versions.

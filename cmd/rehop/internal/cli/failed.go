@@ -15,9 +15,10 @@ import (
 	"github.com/rehop/rehop/internal/layouts"
 )
 
-// desk is the flags that commands for failed messages share: the layout, and which messages.
+// desk is the flags that commands for failed messages share: which queue, its layout, and which messages.
 type desk struct {
 	*command
+	origin origin
 	layout layoutChoice
 	choice choice
 }
@@ -28,30 +29,35 @@ func (c *command) failed() *cobra.Command {
 rehop failed ls orders lists the messages in orders.failed. (They understand the name of the failed queue, too.) The orphan queue rehop.orphans has messages whose queue was deleted, and the unrouted queue rehop.unrouted has unroutable messages; use these
 names as queue.
 
+With --from, they read any other queue, without the name of a queue: rehop failed ls --from orders_error lists an error queue of another framework, or a dead-letter queue.
+They understand the records of Spring, MassTransit, NServiceBus, EasyNetQ, rascal, Sneakers, Kicks, dramatiq and Celery, and x-death. An id that begins with noid- is that of a
+message without one: equal messages share it, and a flag or a command that names it means all of them.
+
 With --config, a queue has the layout of the flow that consumes it, so one file can have flows of different layouts. With --layout, all queues have that layout.
 
 RabbitMQ 4.3 can delay messages that are returned to a quorum queue (delayed-retry-type, also by a policy). These commands do not see such messages until the delay is over. With
 the management API they report how many there are.
 
 Only one command at a time can read a failed queue. A second one waits up to 5 seconds for the first to end.`,
-		c.failedList(), c.failedShow(), c.failedReplay(), c.failedDrop(), c.failedExport(), c.failedImport())
+		c.failedList(), c.failedShow(), c.failedCount(), c.failedReplay(), c.failedDrop(), c.failedExport(), c.failedImport())
 }
 
 func (c *command) newDesk(cmd *cobra.Command) *desk {
 	d := &desk{command: c}
+	d.origin.addFlags(cmd.Flags())
 	d.layout.addFlags(cmd.Flags())
 	d.choice.addFlags(cmd.Flags())
 	return d
 }
 
-// open connects, and returns the queue that is meant by a name, and the filter for its messages.
-func (d *desk) open(ctx context.Context, name string) (*admin.Admin, string, admin.Filter, error) {
+// open connects, and returns the failed messages of the queue that is meant by a name, and the filter for them.
+func (d *desk) open(ctx context.Context, name string) (failedSource, admin.Filter, error) {
 	filter, err := d.choice.filter(time.Now())
 	if err != nil {
-		return nil, "", filter, err
+		return failedSource{}, filter, err
 	}
-	a, queue, err := d.openFailed(ctx, d.layout, name)
-	return a, queue, filter, err
+	s, err := d.openFailures(ctx, d.origin, d.layout, name)
+	return s, filter, err
 }
 
 // openFailed connects, and returns the queue that is meant by a name: users also type that of its failed queue, which they see in the broker's
@@ -85,21 +91,21 @@ func (c *command) failedList() *cobra.Command {
 		Short: "List failed messages, or the queues that have some",
 		Long: `Ls lists the messages in the failed queue of a queue, oldest first, and leaves them there. Without a queue it lists the queues that have
 failed messages. For that it needs the management API, whose figures are some seconds old.`,
-		Args: needs("[queue]"),
+		Args: func(cmd *cobra.Command, args []string) error { return d.origin.needs(cmd, args, "[queue]") },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
 				return usage("--limit %d must be positive", limit)
 			}
-			if len(args) == 0 {
+			if len(args) == 0 && d.origin.from == "" {
 				return d.listQueues(cmd.Context())
 			}
-			a, queue, filter, err := d.open(cmd.Context(), args[0])
+			s, filter, err := d.open(cmd.Context(), firstOf(args))
 			if err != nil {
 				return err
 			}
-			defer a.Close()
-			d.noteDelayed(cmd.Context(), a, queue)
-			return d.explain(d.list(cmd.Context(), a, queue, limit, filter))
+			defer s.close()
+			d.noteDelayed(cmd.Context(), s)
+			return d.explainFailed(s, d.list(cmd.Context(), s, limit, filter))
 		},
 	}
 	d = c.newDesk(cmd)
@@ -109,18 +115,18 @@ failed messages. For that it needs the management API, whose figures are some se
 
 // noteDelayed reports how many messages the broker delays, which no command sees. It is called before a command reads the queue, because the
 // broker may delay the messages that the command returns, too. It needs the management API.
-func (c *command) noteDelayed(ctx context.Context, a *admin.Admin, queue string) {
-	n, err := a.Delayed(ctx, queue)
+func (c *command) noteDelayed(ctx context.Context, s failedSource) {
+	n, err := s.delayed(ctx)
 	switch {
 	case err == nil && n > 0:
-		c.notice("the broker delays %s in the failed queue of %q (delayed-retry-type), which this command does not see; run it again when the delay is over", counted(n, "more message"), queue)
+		c.notice("the broker delays %s in %v (delayed-retry-type), which this command does not see; run it again when the delay is over", counted(n, "more message"), s)
 	case err != nil && !errors.Is(err, admin.ErrNoManagement) && !errors.Is(err, admin.ErrNoQueue) && !errors.Is(err, admin.ErrNoLayout):
-		c.notice("cannot find out whether the broker delays messages in the failed queue: %v", err)
+		c.notice("cannot find out whether the broker delays messages in %v: %v", s, err)
 	}
 }
 
-func (d *desk) list(ctx context.Context, a *admin.Admin, queue string, limit int, filter admin.Filter) error {
-	messages, err := a.Failed(ctx, queue, limit+1, filter)
+func (d *desk) list(ctx context.Context, s failedSource, limit int, filter admin.Filter) error {
+	messages, err := s.list(ctx, limit+1, filter)
 	if err != nil {
 		return err
 	}
@@ -143,14 +149,14 @@ func (d *desk) list(ctx context.Context, a *admin.Admin, queue string, limit int
 		return d.printf("\n%s\n", counted(len(messages), "failed message"))
 	}
 	d.notice("there are more; use --limit to list more")
-	return d.printf("\n%s of %s\n", strconv.Itoa(len(messages)), d.total(ctx, a, queue))
+	return d.printf("\n%s of %s\n", strconv.Itoa(len(messages)), d.total(ctx, s))
 }
 
 // total is how many failed messages a queue has. With a filter only those that match are listed, which only a look at all of them could count.
-func (d *desk) total(ctx context.Context, a *admin.Admin, queue string) string {
-	q, err := a.Queue(ctx, queue)
+func (d *desk) total(ctx context.Context, s failedSource) string {
+	q, err := s.admin.Queue(ctx, s.queue)
 	switch {
-	case err != nil:
+	case err != nil || s.errors != nil:
 		return "more failed messages" // of a queue that no subscription consumes
 	case d.choice.isSet():
 		return fmt.Sprintf("those that match, among %s", counted(q.Failed, "failed message"))
@@ -225,30 +231,34 @@ func (d *desk) listQueues(ctx context.Context) error {
 }
 
 func (c *command) failedShow() *cobra.Command {
-	var chosen layoutChoice
+	var (
+		from   origin
+		chosen layoutChoice
+	)
 	cmd := &cobra.Command{
 		Use:   "show queue id…",
 		Short: "Show failed messages in full",
 		Long:  `Show prints failed messages with their error, headers and body, and leaves them in the failed queue. rehop failed ls lists the ids.`,
-		Args:  needs("queue", "id…"),
+		Args:  func(cmd *cobra.Command, args []string) error { return from.needs(cmd, args, "queue", "id…") },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids := args[1:]
-			a, queue, err := c.openFailed(cmd.Context(), chosen, args[0])
+			queue, ids := from.split(args)
+			s, err := c.openFailures(cmd.Context(), from, chosen, queue)
 			if err != nil {
 				return err
 			}
-			defer a.Close()
-			c.noteDelayed(cmd.Context(), a, queue)
-			messages, err := a.Failed(cmd.Context(), queue, showLimit, admin.Filter{IDs: ids})
+			defer s.close()
+			c.noteDelayed(cmd.Context(), s)
+			messages, err := s.list(cmd.Context(), showLimit, admin.Filter{IDs: ids})
 			if err != nil {
-				return c.explain(err)
+				return c.explainFailed(s, err)
 			}
 			if err := c.show(messages); err != nil {
 				return err
 			}
-			return missing(queue, ids, messages)
+			return missing(s, ids, messages)
 		},
 	}
+	from.addFlags(cmd.Flags())
 	chosen.addFlags(cmd.Flags())
 	return cmd
 }
@@ -273,12 +283,12 @@ func (c *command) show(messages []admin.Message) error {
 }
 
 // missing returns an error with the ids that are not there.
-func missing(queue string, ids []string, messages []admin.Message) error {
+func missing(s failedSource, ids []string, messages []admin.Message) error {
 	gone := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		return slices.ContainsFunc(messages, func(m admin.Message) bool { return m.ID == id })
 	})
 	if len(gone) > 0 {
-		return fmt.Errorf("no failed message of %q has the id %s", queue, strings.Join(gone, ", "))
+		return fmt.Errorf("no message in %v has the id %s", s, strings.Join(gone, ", "))
 	}
 	return nil
 }
@@ -297,6 +307,7 @@ func describe(m admin.Message) string {
 	line("key", m.Key)
 	line("kind", string(m.Kind))
 	line("error", m.Error)
+	line("recorded by", m.RecordedBy)
 	line("attempts", strconv.Itoa(m.Attempts))
 	line("failed", when(m.FailedAt))
 	line("first failed", when(m.FirstFailed))

@@ -28,22 +28,22 @@ func (c *command) failedExport() *cobra.Command {
 		Short: "Write failed messages as JSON lines, and leave them in the failed queue",
 		Long: `Export writes the messages of the failed queue of a queue as lines of JSON, oldest first, and leaves them there. Bodies are in
 base64. rehop failed import reads the file.`,
-		Args: needs("queue"),
+		Args: func(cmd *cobra.Command, args []string) error { return d.origin.needs(cmd, args, "queue") },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, queue, filter, err := d.open(cmd.Context(), args[0])
+			s, filter, err := d.open(cmd.Context(), firstOf(args))
 			if err != nil {
 				return err
 			}
-			defer a.Close()
-			d.noteDelayed(cmd.Context(), a, queue)
+			defer s.close()
+			d.noteDelayed(cmd.Context(), s)
 			if file == "" {
 				lines := &harmlessLines{to: c.Out}
-				_, err := a.Export(cmd.Context(), queue, lines, filter)
-				return c.explain(err)
+				_, err := s.export(cmd.Context(), lines, filter)
+				return c.explainFailed(s, err)
 			}
-			n, err := d.exportTo(cmd.Context(), a, queue, file, filter)
+			n, err := d.exportTo(cmd.Context(), s, file, filter)
 			if err != nil {
-				return c.explain(err)
+				return c.explainFailed(s, err)
 			}
 			return c.count("exported", n)
 		},
@@ -61,13 +61,13 @@ func (c *command) count(verb string, n int) error {
 }
 
 // exportTo writes a complete file, or none.
-func (d *desk) exportTo(ctx context.Context, a *admin.Admin, queue, file string, filter admin.Filter) (int, error) {
+func (d *desk) exportTo(ctx context.Context, s failedSource, file string, filter admin.Filter) (int, error) {
 	n := 0
 	err := d.writeNew("--output", file, func(w io.Writer) (err error) {
 		bar := d.progressOf("exported")
 		defer bar.end()
 		lines := &lineCounter{to: w, counted: func(n int64) { bar.show(n, 0) }}
-		n, err = a.Export(ctx, queue, lines, filter)
+		n, err = s.export(ctx, lines, filter)
 		return err
 	})
 	return n, err

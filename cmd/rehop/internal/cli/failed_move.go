@@ -37,23 +37,33 @@ type moved struct {
 
 func (c *command) failedReplay() *cobra.Command {
 	m := new(moving)
-	var drop []string
+	var (
+		drop []string
+		to   string
+	)
 	cmd := &cobra.Command{
 		Use:   "replay queue",
 		Short: "Return failed messages to their queue",
 		Long: `Replay returns messages from the failed queue of a queue to that queue, and only that queue, with all their attempts. The broker confirms
 each copy before the original is removed: a replay that is interrupted or killed loses nothing, and you can run it again for the rest. If it is killed, up to 256 messages
-are replayed twice.`,
-		Args: needs("queue"),
+are replayed twice.
+
+With --from, messages go to the queue that --to names. Without --to, each goes to the queue that its record names, or, if that has only an exchange and a key, to that
+exchange, and so to all queues that are bound for it. They are unwrapped, and lose the headers and counters of their failure, so that their framework gives them all their attempts again.`,
+		Args: func(cmd *cobra.Command, args []string) error { return m.origin.needs(cmd, args, "queue") },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.run(cmd.Context(), args[0], "replayed", func(ctx context.Context, a *admin.Admin, queue string, o admin.Options) (admin.Progress, error) {
+			if to != "" && m.origin.from == "" {
+				return usage("--to needs --from: messages of a failed queue return to the queue in which they failed")
+			}
+			return m.run(cmd.Context(), firstOf(args), "replayed", func(ctx context.Context, s failedSource, o admin.Options) (admin.Progress, error) {
 				o.DropHeaders = drop
-				return a.Replay(ctx, queue, o)
+				return s.replay(ctx, to, o)
 			})
 		},
 	}
 	m.desk = c.newDesk(cmd)
 	m.addFlags(cmd.Flags())
+	cmd.Flags().StringVar(&to, "to", "", "with --from: replay all messages to this queue (default the one that the record of a message names)")
 	cmd.Flags().StringSliceVar(&drop, "drop-header", nil, "remove headers with these names; a * at the end of a name matches anything")
 	return cmd
 }
@@ -67,19 +77,19 @@ func (c *command) failedDrop() *cobra.Command {
 		Long: `Discard removes messages from the failed queue of a queue. They cannot be recovered; use rehop failed export to keep a copy. It counts
 them first and asks, or needs --yes. It removes no more than it has counted, and no message
 that has failed since.`,
-		Args: needs("queue"),
+		Args: func(cmd *cobra.Command, args []string) error { return m.origin.needs(cmd, args, "queue") },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.run(cmd.Context(), args[0], "discarded", func(ctx context.Context, a *admin.Admin, queue string, o admin.Options) (admin.Progress, error) {
-				n, err := m.count(ctx, a, queue, o.Filter)
+			return m.run(cmd.Context(), firstOf(args), "discarded", func(ctx context.Context, s failedSource, o admin.Options) (admin.Progress, error) {
+				n, err := m.count(ctx, s, o.Filter)
 				if err != nil || n.Messages == 0 {
 					return admin.Progress{}, err
 				}
-				if err := c.agree(ctx, yes, fmt.Sprintf("discard %s of %q permanently", counted(n.Messages, "failed message"), queue)); err != nil {
+				if err := c.agree(ctx, yes, fmt.Sprintf("discard %s of %q permanently", counted(n.Messages, "failed message"), s.queue)); err != nil {
 					return admin.Progress{}, err
 				}
 				m.limit = n.Messages
 				o.Limit, o.Filter = m.limit, o.Filter.UpTo(n)
-				return a.Discard(ctx, queue, o)
+				return s.discard(ctx, o)
 			})
 		},
 	}
@@ -89,37 +99,40 @@ that has failed since.`,
 	return cmd
 }
 
-func (m *moving) run(ctx context.Context, name, verb string, move func(context.Context, *admin.Admin, string, admin.Options) (admin.Progress, error)) error {
+func (m *moving) run(ctx context.Context, name, verb string, move func(context.Context, failedSource, admin.Options) (admin.Progress, error)) error {
 	if m.limit < 0 || m.rate < 0 {
 		return usage("--limit and --rate must not be negative")
 	}
-	a, queue, filter, err := m.open(ctx, name)
+	s, filter, err := m.open(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer a.Close()
-	m.noteDelayed(ctx, a, queue)
+	defer s.close()
+	m.noteDelayed(ctx, s)
 	if m.dryRun {
-		return m.explain(m.preview(ctx, a, queue, verb, filter))
+		return m.explainFailed(s, m.preview(ctx, s, verb, filter))
 	}
 	bar, limit := m.progressOf(verb), m.limit
-	done, err := move(ctx, a, queue, admin.Options{Filter: filter, Limit: m.limit, Rate: m.rate, Progress: func(p admin.Progress) {
+	done, err := move(ctx, s, admin.Options{Filter: filter, Limit: m.limit, Rate: m.rate, Progress: func(p admin.Progress) {
 		bar.show(int64(p.Done), int64(m.expected(p)))
 	}})
 	bar.end()
 	if err == nil || done.Seen > 0 {
-		err = errors.Join(err, m.report(moved{Queue: queue, Done: done.Done, Kept: done.Kept, Delayed: done.Delayed}, verb))
+		err = errors.Join(err, m.report(moved{Queue: s.queue, Done: done.Done, Kept: done.Kept, Delayed: done.Delayed}, verb))
+	}
+	if errors.Is(err, admin.ErrNoDestination) {
+		m.notice("some messages do not record in which queue they failed; name it with --to, and choose them with --id or other flags if not all belong there")
 	}
 	switch {
 	case err == nil:
 	case ctx.Err() != nil && done.Seen == 0:
 		m.notice("nothing was %s", verb)
 	case ctx.Err() != nil:
-		m.notice("the other messages are still in the failed queue; %s", again(limit, done.Done))
+		m.notice("the other messages are still in %v; %s", s, again(limit, done.Done))
 	case away(err):
 		m.notice("the connection was lost, but no message; %s", again(limit, done.Done))
 	}
-	return m.explain(err)
+	return m.explainFailed(s, err)
 }
 
 // again returns how to continue with the rest of the messages.
@@ -138,13 +151,13 @@ func (m *moving) expected(p admin.Progress) int {
 	return p.Total - p.Kept
 }
 
-func (m *moving) preview(ctx context.Context, a *admin.Admin, queue, verb string, filter admin.Filter) error {
-	n, err := m.count(ctx, a, queue, filter)
+func (m *moving) preview(ctx context.Context, s failedSource, verb string, filter admin.Filter) error {
+	n, err := m.count(ctx, s, filter)
 	if err != nil {
 		return err
 	}
 	if m.json {
-		return m.printJSON(moved{Queue: queue, Done: n.Messages, DryRun: true, Delayed: n.Delayed})
+		return m.printJSON(moved{Queue: s.queue, Done: n.Messages, DryRun: true, Delayed: n.Delayed})
 	}
 	return m.printf("%s would be %s\n", counted(n.Messages, "message"), verb)
 }
@@ -157,8 +170,8 @@ func (m *moving) report(r moved, verb string) error {
 }
 
 // count returns how many messages match. It reads them all and leaves them in the queue.
-func (m *moving) count(ctx context.Context, a *admin.Admin, queue string, filter admin.Filter) (admin.Count, error) {
-	n, err := a.CountFailed(ctx, queue, filter)
+func (m *moving) count(ctx context.Context, s failedSource, filter admin.Filter) (admin.Count, error) {
+	n, err := s.count(ctx, filter)
 	if m.limit > 0 {
 		n.Messages = min(n.Messages, m.limit)
 	}

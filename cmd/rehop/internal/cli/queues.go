@@ -65,7 +65,7 @@ requeues them, to count those of each queue. This can delay these messages by as
 			}
 			defer a.Close()
 			for _, name := range names { // without names, the management API counts these messages as failed
-				c.noteDelayed(cmd.Context(), a, name)
+				c.noteDelayed(cmd.Context(), failedSource{admin: a, queue: name})
 			}
 			o, err := overviewOf(cmd.Context(), a, names, waiting)
 			if err != nil {

@@ -44,6 +44,7 @@ type view struct {
 	FirstFailed *time.Time `json:"first_failed,omitempty"`
 	Host        string     `json:"host,omitempty"`
 	Replays     int        `json:"replays,omitempty"`
+	RecordedBy  string     `json:"recorded_by,omitempty"`
 }
 
 func viewOf(m admin.Message) (view, error) {
@@ -52,7 +53,7 @@ func viewOf(m admin.Message) (view, error) {
 		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority, Timestamp: known(m.Timestamp),
 		CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppID: m.AppID,
 		Attempts: m.Attempts, Kind: string(m.Kind), Error: m.Error, Stack: m.Stack, FailedAt: known(m.FailedAt), FirstFailed: known(m.FirstFailed),
-		Host: m.Host, Replays: m.Replays,
+		Host: m.Host, Replays: m.Replays, RecordedBy: m.RecordedBy,
 	}
 	if !utf8.Valid(m.Body) {
 		v.Base64 = m.Body
@@ -75,9 +76,9 @@ func viewsOf(messages []admin.Message) ([]view, error) {
 	return all, nil
 }
 
-// known is a time, or nil if it is zero.
+// known is a time, or nil if it is zero, or so far away that JSON has no form for it.
 func known(t time.Time) *time.Time {
-	if t.IsZero() {
+	if t.IsZero() || t.UTC().Year() < 1 || t.UTC().Year() > 9999 {
 		return nil
 	}
 	return &t

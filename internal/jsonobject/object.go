@@ -1,4 +1,4 @@
-package layouts
+package jsonobject
 
 import (
 	"bytes"
@@ -7,24 +7,24 @@ import (
 	"slices"
 )
 
-// jsonMember is where a member of a JSON object stands in its text.
-type jsonMember struct {
+// place is where a member of a JSON object stands in its text.
+type place struct {
 	name  int // the quote at which its name begins
 	value int // where its value begins
 	end   int // and where that has ended
 }
 
-// isObject reports whether body is a JSON object.
-func isObject(body []byte) bool {
+// Is reports whether body is a JSON object.
+func Is(body []byte) bool {
 	at := skipBlanks(body, 0)
 	return at < len(body) && body[at] == '{' && json.Valid(body)
 }
 
 // members are those of a valid object, in order. They are not collected: there may be megabytes of them.
-func members(object []byte) iter.Seq[jsonMember] {
-	return func(yield func(jsonMember) bool) {
+func members(object []byte) iter.Seq[place] {
+	return func(yield func(place) bool) {
 		for at := skipBlanks(object, 0); object[at] != '}'; {
-			m := jsonMember{name: skipBlanks(object, at+1)} // past the brace, or the comma
+			m := place{name: skipBlanks(object, at+1)} // past the brace, or the comma
 			if object[m.name] == '}' {
 				return
 			}
@@ -90,7 +90,7 @@ func skipNested(text []byte, at int) int {
 }
 
 // isNamed reports whether a member has the name, also if that is written with escapes.
-func (m jsonMember) isNamed(object []byte, name string) bool {
+func (m place) isNamed(object []byte, name string) bool {
 	written := object[m.name:skipString(object, m.name)]
 	if bytes.IndexByte(written, '\\') < 0 {
 		return string(written[1:len(written)-1]) == name
@@ -105,9 +105,9 @@ func mayName(body []byte, name string) bool {
 	return bytes.Contains(body, []byte(name)) || bytes.Contains(body, []byte(`\u00`))
 }
 
-// member is the value of a member of the object in body. Of several with the name the last counts.
-func member(body []byte, name string) (value []byte, ok bool) {
-	if !mayName(body, name) || !isObject(body) {
+// Member is the value of a member of the object in body. Of several with the name the last counts.
+func Member(body []byte, name string) (value []byte, ok bool) {
+	if !mayName(body, name) || !Is(body) {
 		return nil, false
 	}
 	for m := range members(body) {
@@ -118,17 +118,17 @@ func member(body []byte, name string) (value []byte, ok bool) {
 	return value, ok
 }
 
-// withMember is the object in body with a member set, whose name needs no escapes; nil if body is not an object.
-func withMember(body []byte, name string, value []byte) []byte {
-	if !isObject(body) {
+// With is the object in body with a member set, whose name needs no escapes; nil if body is not an object.
+func With(body []byte, name string, value []byte) []byte {
+	if !Is(body) {
 		return nil
 	}
-	if _, has := member(body, name); !has {
+	if _, has := Member(body, name); !has {
 		added := append(append([]byte{'"'}, name...), `":`...)
-		return edited(body, func(m jsonMember) ([]byte, bool) { return body[m.value:m.end], true }, append(added, value...))
+		return edited(body, func(m place) ([]byte, bool) { return body[m.value:m.end], true }, append(added, value...))
 	}
 	set := false
-	return edited(body, func(m jsonMember) ([]byte, bool) {
+	return edited(body, func(m place) ([]byte, bool) {
 		if !m.isNamed(body, name) {
 			return body[m.value:m.end], true
 		}
@@ -138,15 +138,15 @@ func withMember(body []byte, name string, value []byte) []byte {
 	}, nil)
 }
 
-// withoutMembers is the object in body without the members of these names; body itself if there are none.
-func withoutMembers(body []byte, names ...string) []byte {
+// Without is the object in body without the members of these names; body itself if there are none.
+func Without(body []byte, names ...string) []byte {
 	if !slices.ContainsFunc(names, func(name string) bool {
-		_, has := member(body, name)
+		_, has := Member(body, name)
 		return has
 	}) {
 		return body
 	}
-	return edited(body, func(m jsonMember) ([]byte, bool) {
+	return edited(body, func(m place) ([]byte, bool) {
 		drop := slices.ContainsFunc(names, func(name string) bool { return m.isNamed(body, name) })
 		return body[m.value:m.end], !drop
 	}, nil)
@@ -155,7 +155,7 @@ func withoutMembers(body []byte, names ...string) []byte {
 // edited is an object with the values that decide returns for its members, without those that it drops,
 // and with added at the end. All other bytes stay unchanged, blanks too: dropping what was added
 // restores the object, byte for byte.
-func edited(object []byte, decide func(jsonMember) (value []byte, keep bool), added []byte) []byte {
+func edited(object []byte, decide func(place) (value []byte, keep bool), added []byte) []byte {
 	out := make([]byte, 0, len(object)+len(added)+1)
 	inner := bytes.IndexByte(object, '{') + 1
 	behind := inner // the end of the member before

@@ -1,4 +1,4 @@
-package layouts
+package jsonobject
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ func TestMembers(t *testing.T) {
 		`{"a":-1.5e+3,"b":true,"c":null,"d":{},"e":[]}`: `"a"=-1.5e+3 "b"=true "c"=null "d"={} "e"=[]`,
 		`{"\\":"\\","\"":"\"","":""}`:                   `"\\"="\\" "\""="\"" ""=""`,
 	} {
-		if !isObject([]byte(body)) {
+		if !Is([]byte(body)) {
 			t.Errorf("%s: got no object", body)
 			continue
 		}
@@ -28,7 +28,7 @@ func TestMembers(t *testing.T) {
 		}
 	}
 	for _, body := range []string{"", " ", "[]", "1", `"{}"`, "{", "}", `{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `{"a":1}x`, `{"a":"\x"}`, "\xef\xbb\xbf{}"} {
-		if isObject([]byte(body)) {
+		if Is([]byte(body)) {
 			t.Errorf("%q: got an object", body)
 		}
 	}
@@ -62,28 +62,28 @@ func FuzzJSONObject(f *testing.F) {
 		}, name)
 		text, _ := json.Marshal(value)
 		before := bytes.Clone(body)
-		set := withMember(body, name, text)
+		set := With(body, name, text)
 		if !bytes.Equal(body, before) {
 			t.Fatalf("the body itself was changed from %q to %q", before, body)
 		}
-		if (set != nil) != isObject(body) {
+		if (set != nil) != Is(body) {
 			t.Fatalf("%q: got %q, want one if that is an object", body, set)
 		}
 		if set == nil {
-			if got := withoutMembers(body, name); !bytes.Equal(got, body) {
+			if got := Without(body, name); !bytes.Equal(got, body) {
 				t.Fatalf("%q is no object: got %q", body, got)
 			}
 			return
 		}
 		was, is := decoded(t, body), decoded(t, set)
-		if got, ok := member(set, name); !ok || string(got) != string(text) || string(is[name]) != string(text) {
+		if got, ok := Member(set, name); !ok || string(got) != string(text) || string(is[name]) != string(text) {
 			t.Fatalf("%q with %s: got %q in %q, want %s", body, name, got, set, text)
 		}
-		if again := withMember(set, name, text); !bytes.Equal(again, set) {
+		if again := With(set, name, text); !bytes.Equal(again, set) {
 			t.Fatalf("%q set twice: got %q, want %q", body, again, set)
 		}
-		bare := withoutMembers(set, name)
-		if again := withoutMembers(bare, name); !bytes.Equal(again, bare) {
+		bare := Without(set, name)
+		if again := Without(bare, name); !bytes.Equal(again, bare) {
 			t.Fatalf("%q taken away twice: got %q, want %q", set, again, bare)
 		}
 		_, had := was[name]
@@ -103,20 +103,4 @@ func FuzzJSONObject(f *testing.F) {
 			t.Fatalf("%q: got members %v and without it %v", body, is, left)
 		}
 	})
-}
-
-func TestMayGrow(t *testing.T) {
-	t.Parallel()
-	const mib = 1 << 20
-	for _, c := range []struct {
-		size, grown int
-		want        bool
-	}{
-		{0, 16 * mib, true}, {0, 16*mib + 1, false}, {16 * mib, 16*mib + 1, false}, {16*mib + 1, 16*mib + 2, true},
-		{100 * mib, 128 * mib, true}, {100 * mib, 128*mib + 1, false}, {129 * mib, 200 * mib, true},
-	} {
-		if got := mayGrow(c.size, c.grown); got != c.want {
-			t.Errorf("from %d to %d bytes: got %t, want %t", c.size, c.grown, got, c.want)
-		}
-	}
 }

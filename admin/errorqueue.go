@@ -1,0 +1,139 @@
+package admin
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/internal/letters"
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+// ErrorQueue is a queue with failed messages of any program: the error queue of another framework, or a dead-letter queue of RabbitMQ.
+//
+// It understands how Spring AMQP, Spring Cloud Stream, MassTransit, NServiceBus, EasyNetQ, rascal, Sneakers, Kicks, dramatiq and Celery
+// record a failure, and the header x-death, and rehop's own record. Message.RecordedBy names the one that was found. Of a message
+// without a record, only what the message itself has is known.
+//
+// A message without an id has one that begins with "noid-" and is a hash of its content. It stays the same as long as the message is
+// in the queue. Messages that are equal have the same id, and a Filter by that id chooses all of them.
+type ErrorQueue struct {
+	admin *Admin
+	from  place
+}
+
+// ErrorQueue returns the error queue of this name. It does not ask the broker, so the queue may not exist.
+func (a *Admin) ErrorQueue(name string) *ErrorQueue {
+	return &ErrorQueue{a, place{layout: layouts.Native{}, source: name, open: true, letters: true}}
+}
+
+// Messages returns up to limit messages, the oldest first, and leaves them in the queue. They are as they were before they failed, and as
+// Replay would publish them: without the headers of the record, and unwrapped.
+func (q *ErrorQueue) Messages(ctx context.Context, limit int, filter Filter) ([]Message, error) {
+	return q.admin.peek(ctx, q.from, limit, filter)
+}
+
+// Count counts the messages that match the filter, and leaves them in the queue.
+func (q *ErrorQueue) Count(ctx context.Context, filter Filter) (Count, error) {
+	return q.admin.count(ctx, q.from, filter)
+}
+
+// Delayed is Admin.Delayed for an error queue.
+func (q *ErrorQueue) Delayed(ctx context.Context) (int, error) { return q.admin.delayed(ctx, q.from) }
+
+// Export writes the messages that match the filter as JSON lines, the oldest first, and leaves them in the queue. It returns how many
+// it wrote. Body, headers and properties are those of the message in the queue, with the record of its failure, so that Import can
+// restore it there. Only an expiration and a user id are not kept.
+func (q *ErrorQueue) Export(ctx context.Context, w io.Writer, filter Filter) (n int, err error) {
+	out := bufio.NewWriter(w)
+	lines := json.NewEncoder(out)
+	_, err = q.admin.each(ctx, q.from, 0, filter, func(m Message) (bool, error) {
+		line := letterRecord(q.from.source, m)
+		line.keepBytes()
+		if err := lines.Encode(line); err != nil {
+			return false, fmt.Errorf("export message %s: %w", m.ID, err)
+		}
+		n++
+		return true, nil
+	})
+	return n, errors.Join(err, out.Flush())
+}
+
+// ErrNoDestination: it is not recorded in which queue a message has failed. Pass the queue to ErrorQueue.Replay.
+var ErrNoDestination = errors.New("its record does not name the queue in which it failed; name the queue to replay it to")
+
+// Replay returns messages to the queue in which they failed, as Messages shows them, so that the framework that consumes them gives
+// them all their attempts again. to is the queue for all messages. If it is empty, each message goes to its Message.Queue. A message
+// whose record has only its exchange and key is published there once more, so all queues that are bound for it get a copy. A message
+// whose record has neither stays where it is, with ErrNoDestination.
+//
+// The copies are persistent and do not expire. One without an id gets one. If it goes to a queue, it keeps its routing key, unless that is
+// not known or is the name of another queue: then its routing key is the name of the queue. The broker confirms each copy before the original is removed, so a replay that was killed loses no message and can be run
+// again; up to 256 messages may then have been replayed twice.
+func (q *ErrorQueue) Replay(ctx context.Context, to string, o Options) (Progress, error) {
+	if to == q.from.source {
+		return Progress{}, fmt.Errorf("replay queue %q: the messages would return to the same queue; name another one", to)
+	}
+	if to != "" {
+		if _, err := q.admin.read.Inspect(ctx, to); err != nil {
+			return Progress{}, fmt.Errorf("replay queue %q to %q: %w", q.from.source, to, queueError(err))
+		}
+	}
+	keys := keyKeeper{q.admin, make(map[string]bool)}
+	return q.admin.takeFrom(ctx, q.from, "", o, &taking{sender: q.admin.sender, move: func(ctx context.Context, _ place, f found) (rabbit.Item, error) {
+		f.message.Headers = replayedHeaders(f.message.Headers, o.DropHeaders)
+		item, err := keys.returning(ctx, q.from.source, to, f.message)
+		if err != nil {
+			return item, fmt.Errorf("message %s: %w", f.message.ID, err)
+		}
+		return item, nil
+	}})
+}
+
+// Discard deletes messages from the queue. This cannot be undone: Export them first if you may need them.
+func (q *ErrorQueue) Discard(ctx context.Context, o Options) (Progress, error) {
+	return q.admin.takeFrom(ctx, q.from, "", o, &taking{sender: q.admin.sender})
+}
+
+// returning is a message on its way from an error queue to a queue, or to the exchange in its record.
+func (k keyKeeper) returning(ctx context.Context, source, to string, m Message) (rabbit.Item, error) {
+	queue := cmp.Or(to, m.Queue)
+	switch {
+	case queue == source:
+		return rabbit.Item{}, fmt.Errorf("its record names this queue as the one in which it failed: %w", ErrNoDestination)
+	case queue != "" && m.RecordedBy == letters.Rehop:
+		f := m.failure.Replayed()
+		f.Queue = queue
+		return rabbit.Item{Key: queue, Message: m.publishing(f)}, nil
+	case queue != "":
+		key := m.Key
+		switch m.RecordedBy {
+		case "": // the key is that with which it came to the error queue
+			key = ""
+		case letters.Celery: // a worker sends retries to the exchange and with the key of the task: from the default exchange to the queue
+			key = ""
+		}
+		return k.to(ctx, queue, key, m.plain()), nil
+	case m.published:
+		return rabbit.Item{Exchange: m.Exchange, Key: m.Key, Message: m.plain()}, nil
+	}
+	return rabbit.Item{}, ErrNoDestination
+}
+
+// plain is the message for a program that does not use rehop: without any header of rehop.
+func (m Message) plain() *rabbit.Publishing {
+	p := m.publishing(envelope.Failure{})
+	headers := envelope.Clean(p.Headers)
+	delete(headers, "CC") // it was moved there: the broker would send copies to other queues
+	p.Headers = headers
+	if m.anonymous {
+		p.MessageId = rabbit.NewID()
+	}
+	return p
+}
