@@ -50,7 +50,8 @@ type QueueSize struct {
 	Messages int
 }
 
-// Queues lists rehop's queues, sorted by name. It needs the management API, whose message counts are a few seconds old.
+// Queues lists rehop's queues, sorted by name. It needs the management API. How many messages are ready comes from the queues
+// themselves; how many are unacked, and rates, come from the API, and are some seconds old.
 func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 	var listed []apiQueue
 	if err := a.management.get(ctx, "/api/queues/%s?columns=name,type,messages_ready,messages_unacknowledged,messages_delayed,consumers,"+
@@ -82,10 +83,25 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 			listed = append(listed, apiQueue{Name: name})
 		}
 	}
+	shown := make(map[string]bool)
+	for name, of := range recognised {
+		shown[name], shown[of.FailedQueue(name)] = true, true
+	}
+	for name := range byName {
+		if strings.HasPrefix(name, "rehop.") || layouts.IsLandingQueue(name) && ours[name] {
+			shown[name] = true
+		}
+	}
+	if err := a.updateCounts(ctx, byName, shown); err != nil {
+		return Overview{}, fmt.Errorf("list queues: %w", err)
+	}
 	slices.SortFunc(listed, func(x, y apiQueue) int { return strings.Compare(x.Name, y.Name) })
 	var o Overview
 	for _, listed := range listed {
-		q := listed.live()
+		q, exists := byName[listed.Name]
+		if !exists {
+			q = listed.live()
+		}
 		size := QueueSize{Name: q.Name, Messages: q.Messages()}
 		of, consumed := recognised[q.Name]
 		switch {

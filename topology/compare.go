@@ -32,8 +32,8 @@ func (c *comparison) add(d Difference) { c.found = append(c.found, d) }
 const (
 	hintDeclare  = "declare it"
 	hintAsk      = "another application declares it: have it created, or correct the name"
-	hintMigrate  = "migrate the queue, or change the plan to what exists; until then, declaring it fails"
-	hintRecreate = "delete the exchange and declare it again while nothing publishes to it, or change the plan to what exists; until then, declaring it fails"
+	hintMigrate  = "use it unchanged (ExistingQueue), or migrate it; until then, declaring it fails"
+	hintRecreate = "use it unchanged (ExistingExchange), or change the plan to what exists; until then, declaring it fails"
 	hintPolicy   = "change the policy or its pattern: it applies at once, and the object itself stays unchanged"
 	hintBoth     = "a policy sets it: remove the argument from the plan, or migrate the queue; until then, declaring it fails"
 	hintUnbind   = "remove the binding unless it is needed: it brings messages that the plan does not have"

@@ -67,17 +67,17 @@ there are no errors, and 3 if there are some.`,
 // faultsOnBroker returns why the flows of a file would not start on the broker, and notes on what could not be checked.
 func (c *command) faultsOnBroker(ctx context.Context, path string) (faults, notes config.Faults, err error) {
 	fault := func(text string) config.Fault { return config.Fault{File: path, Text: text} }
-	err = c.withPlan(ctx, []string{path}, func(plan topology.Plan, a *admin.Admin) error {
+	err = c.withPlan(ctx, []string{path}, func(plan topology.Plan, file *config.File, a *admin.Admin) error {
 		applied, err := a.Apply(ctx, plan, admin.ApplyOptions{DryRun: true})
 		for _, refused := range applied.Refused {
 			faults = append(faults, fault(refused.Reason))
 		}
-		for _, left := range applied.Left {
+		for _, left := range differences(applied.Left, file) {
 			switch {
 			case left.Kind == topology.Unsupported, left.Kind == topology.Differs, left.Kind == topology.Missing && left.Do == topology.Ask:
-				faults = append(faults, fault(left.String()))
+				faults = append(faults, fault(left.text))
 			case left.Kind == topology.Unchecked:
-				notes = append(notes, fault(left.String()))
+				notes = append(notes, fault(left.text))
 			}
 		}
 		if errors.Is(err, admin.ErrRefused) {

@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"strings"
 	"time"
 
@@ -15,19 +12,9 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
-	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
-
-// envTo is the target of a move, so that its password need not be on the command line.
-const envTo = "REHOP_TO"
-
-// side is one of the two brokers of a move.
-type side struct {
-	flag       string // as in --from
-	url        string
-	management string
-}
 
 // moveFlags are the flags of move.
 type moveFlags struct {
@@ -35,14 +22,15 @@ type moveFlags struct {
 	file      string
 	queueType string
 	dryRun    bool
+	verbose   bool
 	yes       bool
 	options   admin.MoveOptions
 }
 
 func (c *command) move() *cobra.Command {
-	m := &moveFlags{from: side{flag: "from"}, to: side{flag: "to"}}
+	m := &moveFlags{from: side{flag: "from", role: "source"}, to: side{flag: "to", role: "target"}}
 	cmd := &cobra.Command{
-		Use:   "move --from url --to url",
+		Use:   "move [--from url] --to url",
 		Short: "Move queues with their messages to another broker or virtual host",
 		Long: `Move moves the queues of a virtual host to another broker, or to another virtual host: from the embedded broker to a RabbitMQ cluster, or from RabbitMQ 3 to
 RabbitMQ 4. First it declares on the target what the source has and the target lacks: exchanges, queues, bindings and policies. What the target would refuse is reported before anything is changed. Then it
@@ -52,17 +40,20 @@ The target confirms each message before it is removed from the source: a move th
 messages are moved twice, with the same message ids. Consumers may run on both sides, except those of queues with order-by. Move ends when the source has no messages, so let publishers publish to the target
 first. The queues stay on the source, empty.
 
+Without --from, the source is the broker that other commands use: that of --broker, $REHOP_BROKER or the rehop.yaml in this directory, or the one on this machine. Without --to, the target is the broker of --config.
+
 It prints what it will do and asks, or needs --yes. At the end it prints for each queue how many messages were moved, are left on the source, have arrived, and are due later. The exit code is 3 if messages
 are left, or if something prevents the move.`,
 		Example: `  rehop move --from amqp://guest:guest@localhost/ --to amqps://app:secret@rabbit/shop --dry-run
   rehop move --from amqp://app:secret@blue/ --to amqp://app:secret@green/ --queue-type quorum
-  rehop move --from amqp://app:secret@rabbit/old --to amqp://app:secret@rabbit/new --queue 'order*'`,
+  rehop move --from amqp://app:secret@rabbit/old --to amqp://app:secret@rabbit/new --queue 'order*'
+  rehop move --config target.yaml`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.moveQueues(cmd.Context(), m) },
 	}
 	flags, o := cmd.Flags(), &m.options
-	flags.StringVar(&m.from.url, "from", "", "URL of the source, with its virtual host (default $"+envBroker+")")
-	flags.StringVar(&m.to.url, "to", "", "URL of the target, with its virtual host (default $"+envTo+")")
+	flags.StringVar(&m.from.named, "from", "", "URL of the source, with its virtual host, or several of a cluster with commas between them (default $"+envFrom+", else as for --broker)")
+	flags.StringVar(&m.to.named, "to", "", "URL of the target, likewise (default $"+envTo+", else the broker of --config)")
 	flags.StringVar(&m.from.management, "from-management", "", "URL of the source's management API (default the same host, port 15672, or 15671 with TLS)")
 	flags.StringVar(&m.to.management, "to-management", "", "URL of the target's management API (default as for the source)")
 	flags.StringSliceVar(&o.Queues, "queue", nil, "move only these queues, with their failed and waiting messages; a * at the end of a name matches anything")
@@ -73,13 +64,13 @@ are left, or if something prevents the move.`,
 	flags.BoolVar(&o.Users, "users", false, "move users with permissions in the virtual host, too, with the hashes of their passwords; needs administrators on both sides")
 	flags.DurationVar(&o.Timeout, "timeout", time.Minute, "how long a broker may be away or refuse messages, and consumers of the source may keep messages at the end")
 	flags.DurationVar(&o.Settle, "settle", 0, "how long the source must have been empty at the end (default 6s, with the embedded broker 0s)")
+	flags.BoolVarP(&m.verbose, "verbose", "v", false, "list each object that is declared, and each queue that is empty")
 	flags.BoolVar(&m.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	addYes(flags, &m.yes)
 	return cmd
 }
 
 func (c *command) moveQueues(ctx context.Context, m *moveFlags) error {
-	m.from.url, m.to.url = cmp.Or(m.from.url, c.env(envBroker)), cmp.Or(m.to.url, c.env(envTo))
 	switch m.options.QueueType = layout.QueueType(m.queueType); m.options.QueueType {
 	case "", layout.Quorum, layout.Classic:
 	default:
@@ -88,10 +79,13 @@ func (c *command) moveQueues(ctx context.Context, m *moveFlags) error {
 	if m.options.Timeout < 0 || m.options.Settle < 0 {
 		return usage("--timeout and --settle must not be negative")
 	}
-	var of queueLayouts
+	var (
+		of   queueLayouts
+		file *config.File
+	)
 	if m.file != "" {
-		file, err := config.Load(m.file)
-		if err != nil {
+		var err error
+		if file, err = config.Load(m.file); err != nil {
 			return &exitError{exitUsage, err}
 		}
 		if m.options.Plan, err = rehop.Topology(file.Config(), file.Subscribers()...); err != nil {
@@ -99,8 +93,12 @@ func (c *command) moveQueues(ctx context.Context, m *moveFlags) error {
 		}
 		of = flowLayouts(file)
 	}
-	if m.from.url == "" || m.to.url == "" {
-		return usage("move needs --from and --to, the URLs of two brokers, as in amqp://user:password@host:5672/vhost")
+	// The target first: the rehop.yaml in this directory is about the source.
+	if err := c.findTarget(&m.to, file); err != nil {
+		return err
+	}
+	if err := c.findSource(&m.from); err != nil {
+		return err
 	}
 	from, err := c.openSide(ctx, m.from, queueLayouts{})
 	if err != nil {
@@ -115,51 +113,12 @@ func (c *command) moveQueues(ctx context.Context, m *moveFlags) error {
 	return explainMove(c.moveBetween(ctx, from, to, m))
 }
 
-// openSide connects to one of the two brokers.
-func (c *command) openSide(ctx context.Context, s side, of queueLayouts) (*admin.Admin, error) {
-	if err := rabbit.CheckURL(s.url); err != nil {
-		return nil, usage("--%s %w", s.flag, err)
-	}
-	if s.management == "" {
-		s.management = managementOf(s.url)
-	}
-	if u, err := url.Parse(s.management); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, usage("--%s-management must be like http://user:password@host:15672", s.flag)
-	}
-	encryption, err := c.reach.tlsConfig()
-	if err != nil {
-		return nil, err
-	}
-	limited, cancel := context.WithTimeout(ctx, c.reach.connectTimeout)
-	defer cancel()
-	a, err := admin.Open(limited, admin.Config{URL: s.url, TLS: encryption, Management: s.management, Layout: of.usual, Layouts: of.byQueue, HTTP: httpClient(encryption)})
-	if ctx.Err() != nil && err != nil {
-		return nil, ctx.Err()
-	}
-	if err != nil {
-		return nil, unreachable(fmt.Errorf("connect to the broker of --%s: %w; check that it is running, that the virtual host exists, and the login", s.flag, err))
-	}
-	return a, nil
-}
-
-// managementOf is the usual URL of the management API of a broker. User and password are those of the broker.
-func managementOf(broker string) string {
-	u, err := url.Parse(broker)
-	if err != nil {
-		return "" // rabbit.CheckURL has accepted it
-	}
-	if u.Scheme == "amqps" {
-		return "https://" + net.JoinHostPort(u.Hostname(), "15671")
-	}
-	return "http://" + net.JoinHostPort(u.Hostname(), "15672")
-}
-
 func (c *command) moveBetween(ctx context.Context, from, to *admin.Admin, m *moveFlags) error {
 	plan, err := from.PlanMove(ctx, to, m.options)
 	if err != nil {
 		return err
 	}
-	if err := c.printMovePlan(plan, m.dryRun); err != nil {
+	if err := c.printMovePlan(plan, m); err != nil {
 		return err
 	}
 	if n := len(plan.Refused); n > 0 {
@@ -187,6 +146,9 @@ func (c *command) moveBetween(ctx context.Context, from, to *admin.Admin, m *mov
 	}
 	balance, err := from.Move(ctx, to, m.options)
 	bar.end()
+	if err != nil && len(balance.Queues) == 0 {
+		return err // nothing was moved, and nothing is there to be moved
+	}
 	if fault := c.printBalance(balance); fault != nil && err == nil {
 		err = fault
 	}
@@ -204,14 +166,75 @@ func messagesOf(plan admin.MovePlan) (n int) {
 }
 
 // printMovePlan prints what a move would do. With JSON, only a dry run prints it: otherwise the balance is the result.
-func (c *command) printMovePlan(plan admin.MovePlan, dryRun bool) error {
-	if c.json && !dryRun && len(plan.Refused) == 0 {
+func (c *command) printMovePlan(plan admin.MovePlan, m *moveFlags) error {
+	if c.json && !m.dryRun && len(plan.Refused) == 0 {
 		return nil
 	}
 	if c.json {
 		return c.printJSON(plan)
 	}
-	return c.printf("%s\n", plainLines(strings.TrimRight(plan.String(), "\n")))
+	text := summaryOf(plan)
+	if m.verbose {
+		text = plan.String()
+	}
+	return c.printf("%s\n", plainLines(strings.TrimRight(text, "\n")))
+}
+
+// summaryOf is what matters of a plan: how much is declared, which queues have messages, and what an operator must know.
+func summaryOf(plan admin.MovePlan) string {
+	var s strings.Builder
+	if len(plan.Declared) > 0 {
+		fmt.Fprintf(&s, "declare %s (--verbose lists them)\n", countedKinds(plan.Declared))
+	}
+	for _, user := range plan.Users {
+		fmt.Fprintf(&s, "create user %q\n", user)
+	}
+	empty := 0
+	for _, q := range plan.Queues {
+		if q.Messages == 0 {
+			empty++
+			continue
+		}
+		fmt.Fprintf(&s, "move queue %q: %s\n", q.Name, counted(q.Messages, "message"))
+	}
+	switch {
+	case empty == len(plan.Queues):
+		fmt.Fprintln(&s, "no queue has messages")
+	case empty > 0:
+		fmt.Fprintf(&s, "%s without messages\n", counted(empty, "queue"))
+	}
+	for _, note := range plan.Notes {
+		fmt.Fprintf(&s, "note: %s\n", note)
+	}
+	for _, r := range plan.Refused {
+		fmt.Fprintf(&s, "refused: %s: %s\n", r.Object, r.Reason)
+	}
+	return s.String()
+}
+
+// countedKinds is a text such as 2 exchanges, 1 queue.
+func countedKinds(objects []topology.Object) string {
+	numbers := make(map[string]int)
+	for _, o := range objects {
+		numbers[o.Kind]++
+	}
+	var parts []string
+	for _, kind := range []struct {
+		of   string
+		name string
+	}{{topology.ExchangeObject, "exchange"}, {topology.QueueObject, "queue"}, {topology.BindingObject, "binding"}} {
+		if n := numbers[kind.of]; n > 0 {
+			parts = append(parts, counted(n, kind.name))
+		}
+	}
+	switch n := numbers[topology.PolicyObject]; n {
+	case 0:
+	case 1:
+		parts = append(parts, "1 policy")
+	default:
+		parts = append(parts, fmt.Sprintf("%d policies", n))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func (c *command) printBalance(b admin.Balance) error {
@@ -234,8 +257,6 @@ func explainMove(err error) error {
 		return usage("%w", err)
 	case errors.Is(err, admin.ErrLeft), errors.Is(err, admin.ErrRefused):
 		return found("%w", err)
-	case errors.Is(err, admin.ErrManagementLogin):
-		return unreachable(fmt.Errorf("%w; the logins are in --from-management and --to-management, else in --from and --to", err))
 	case away(err):
 		return unreachable(err)
 	}

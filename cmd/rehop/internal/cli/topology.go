@@ -38,7 +38,7 @@ func (c *command) planOf(args []string) (topology.Plan, *config.File, error) {
 	return plan, file, nil
 }
 
-func (c *command) withPlan(ctx context.Context, args []string, do func(topology.Plan, *admin.Admin) error) error {
+func (c *command) withPlan(ctx context.Context, args []string, do func(topology.Plan, *config.File, *admin.Admin) error) error {
 	plan, file, err := c.planOf(args)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (c *command) withPlan(ctx context.Context, args []string, do func(topology.
 		return err
 	}
 	defer a.Close()
-	return c.explain(do(plan, a))
+	return c.explain(do(plan, file, a))
 }
 
 func (c *command) topologyPlan() *cobra.Command {
@@ -127,15 +127,16 @@ func (c *command) topologyDiff() *cobra.Command {
 management API it cannot see bindings and policies, and reports that. The exit code is 3 if anything differs.`,
 		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withPlan(cmd.Context(), args, func(plan topology.Plan, a *admin.Admin) error {
+			return c.withPlan(cmd.Context(), args, func(plan topology.Plan, file *config.File, a *admin.Admin) error {
 				diff, err := a.Diff(cmd.Context(), plan)
 				if err != nil {
 					return err
 				}
-				if err := c.printDiff(diff); err != nil {
+				all := differences(diff, file)
+				if err := c.printDiff(diff, all); err != nil {
 					return err
 				}
-				if n := len(diff) - len(diff.Of(unchecked)); n > 0 {
+				if n := len(all) - len(diff.Of(unchecked)); n > 0 {
 					return found("%s", counted(n, "difference"))
 				}
 				return nil
@@ -147,7 +148,7 @@ management API it cannot see bindings and policies, and reports that. The exit c
 // unchecked is the kind of differences that could not be checked.
 const unchecked = "unchecked"
 
-func (c *command) printDiff(diff topology.Diff) error {
+func (c *command) printDiff(diff topology.Diff, all []difference) error {
 	if c.json {
 		if diff == nil {
 			diff = topology.Diff{}
@@ -157,7 +158,11 @@ func (c *command) printDiff(diff topology.Diff) error {
 	if len(diff) == 0 {
 		return c.printf("the broker is as planned\n")
 	}
-	return c.printf("%s\n", plainLines(strings.TrimRight(diff.String(), "\n")))
+	lines := make([]string, 0, len(all))
+	for _, d := range all {
+		lines = append(lines, d.text)
+	}
+	return c.printf("%s\n", plainLines(strings.Join(lines, "\n")))
 }
 
 func (c *command) topologyApply() *cobra.Command {
@@ -171,12 +176,13 @@ about such differences, and the exit code is 3. It is safe to repeat.
 With --dry-run it tries the arguments of each missing queue on a queue with another name (rehop.try.…), which it deletes, and reports what the broker refuses.`,
 		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withPlan(cmd.Context(), args, func(plan topology.Plan, a *admin.Admin) error {
+			return c.withPlan(cmd.Context(), args, func(plan topology.Plan, file *config.File, a *admin.Admin) error {
 				applied, err := a.Apply(cmd.Context(), plan, o)
-				if err := errors.Join(err, c.printApplied(applied, o.DryRun)); err != nil {
+				all := differences(applied.Left, file)
+				if err := errors.Join(err, c.printApplied(applied, all, o.DryRun)); err != nil {
 					return err
 				}
-				if n := len(applied.Left) - len(applied.Left.Of(unchecked)); n > 0 {
+				if n := len(all) - len(applied.Left.Of(unchecked)); n > 0 {
 					return found("%s left", counted(n, "difference"))
 				}
 				return nil
@@ -187,7 +193,7 @@ With --dry-run it tries the arguments of each missing queue on a queue with anot
 	return cmd
 }
 
-func (c *command) printApplied(applied admin.Applied, dryRun bool) error {
+func (c *command) printApplied(applied admin.Applied, left []difference, dryRun bool) error {
 	if c.json {
 		return c.printJSON(applied)
 	}
@@ -199,8 +205,8 @@ func (c *command) printApplied(applied admin.Applied, dryRun bool) error {
 	for _, object := range slices.Concat(applied.Declared, applied.Ensured) {
 		lines = append(lines, fmt.Sprintf("%s %s", verb, object))
 	}
-	for _, difference := range applied.Left {
-		lines = append(lines, difference.String())
+	for _, d := range left {
+		lines = append(lines, d.text)
 	}
 	if len(lines) == 0 {
 		lines = []string{"nothing is missing"}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/topology"
 )
 
@@ -42,7 +43,7 @@ It prints its steps and asks, or needs --yes. If it is interrupted or killed, ru
 			if o.Settle < 0 {
 				return usage("--settle %v must not be negative", o.Settle)
 			}
-			return c.withPlan(cmd.Context(), args[1:], func(plan topology.Plan, a *admin.Admin) error {
+			return c.withPlan(cmd.Context(), args[1:], func(plan topology.Plan, _ *config.File, a *admin.Admin) error {
 				return c.migrateQueue(cmd.Context(), a, plan, args[0], o, dryRun, yes)
 			})
 		},

@@ -3,10 +3,13 @@ package flow
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/topology"
 )
 
 // refusedError is what the broker does not accept, and what to do about it, in the words of the file. The text of the library has the names
@@ -58,19 +61,49 @@ func explain(refused *rehop.TopologyError, in, file string, err error) error {
 	if refused.Code != differs || refused.Argument == "" {
 		return &refusedError{withoutPrefix(refused.Error()), err}
 	}
-	hint := "; change the setting to what exists, or use another name"
-	switch {
-	case strings.HasPrefix(refused.Name, "rehop."):
-		hint = "; all programs of a virtual host share it, and need the same queue-type in their files"
-	case refused.Object == "exchange":
-		hint = "; to use it unchanged, set existing-exchange: true " + in
-		if refused.Argument == "type" {
-			hint += fmt.Sprintf(", or exchange-type: %s", refused.Have)
-		}
-	case refused.Object == "queue":
-		hint = fmt.Sprintf("; to use it unchanged, set existing-queue: true %s; to give it the settings of the file, run: rehop topology migrate %s %s", in, refused.Name, file)
+	hint := cure(refused.Object, refused.Name, in, file)
+	if refused.Object == topology.ExchangeObject && refused.Argument == "type" {
+		hint += fmt.Sprintf(", or exchange-type: %s", refused.Have)
 	}
-	return &refusedError{strings.TrimSpace(what(refused) + hint), err}
+	return &refusedError{strings.TrimSpace(what(refused) + "; " + hint), err}
+}
+
+// cure is what to do about something that exists with other settings than in some place of a file.
+func cure(kind, name, in, file string) string {
+	switch {
+	case strings.HasPrefix(name, "rehop."):
+		return "all programs of a virtual host share it, and need the same queue-type in their files"
+	case kind == topology.ExchangeObject:
+		return "to use it unchanged, set existing-exchange: true " + in
+	case kind == topology.QueueObject:
+		return fmt.Sprintf("to use it unchanged, set existing-queue: true %s; to give it the settings of the file, run: rehop topology migrate %s %s", in, name, file)
+	}
+	return "change the setting to what exists, or use another name"
+}
+
+// Cure is what to do about an exchange or a queue of a file that exists with other settings.
+func Cure(file *config.File, object topology.Object) string {
+	var flows []string
+	for _, f := range file.Flows {
+		s := f.Subscriber
+		if object.Kind == topology.QueueObject && s.Queue == object.Name ||
+			object.Kind == topology.ExchangeObject && s.Exchange == object.Name && !s.ExistingExchange {
+			flows = append(flows, strconv.Quote(f.Name))
+		}
+	}
+	in := "in flow " + strings.Join(flows, ", ")
+	listed := slices.ContainsFunc(file.Exchanges, func(x rehop.Exchange) bool { return x.Name == object.Name })
+	hint := cure(object.Kind, object.Name, in, file.Path)
+	switch {
+	case strings.HasPrefix(object.Name, "rehop."):
+	case object.Kind == topology.ExchangeObject && listed && len(flows) == 0:
+		return "to use it unchanged, remove it from exchanges"
+	case object.Kind == topology.ExchangeObject && listed:
+		return hint + ", and remove it from exchanges"
+	case object.Kind == topology.QueueObject && len(flows) == 0: // a companion, such as a failed queue
+		return fmt.Sprintf("to give it the settings of the file, run: rehop topology migrate %s %s", object.Name, file.Path)
+	}
+	return hint
 }
 
 // what describes a difference.
