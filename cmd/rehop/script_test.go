@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
@@ -84,6 +85,7 @@ func TestScripts(t *testing.T) {
 			"bind":            bind,
 			"interrupt":       interrupt,
 			"garbage":         garbage,
+			"certificate":     certificate,
 			"cut":             cut,
 			"damage":          damage,
 			"outbox":          fillOutbox,
@@ -546,6 +548,11 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("REHOP_BROKER", report.AMQP)
 	ts.Setenv("REHOP_MANAGEMENT", cmp.Or(report.Management, "none"))
 	ts.Setenv("REHOP_HTTP", report.HTTP)
+	for name, text := range map[string]string{"BROKER_HOST": report.AMQP, "MANAGEMENT_HOST": report.Management} {
+		u, err := url.Parse(text)
+		ts.Check(err)
+		ts.Setenv(name, u.Host)
+	}
 }
 
 // get asks for a page, which has to be answered with a status: get URL status.

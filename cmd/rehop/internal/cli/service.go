@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/cmd/rehop/internal/address"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/cmd/rehop/internal/flow"
 	"github.com/rehop/rehop/cmd/rehop/internal/logs"
@@ -102,19 +103,19 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// address is the first setting that is not empty, or "" if that is none.
-func address(settings ...string) string {
-	if a := cmp.Or(settings...); a != "none" {
+// listenAt is the first setting that is not empty, or "" if that is none.
+func listenAt(settings ...string) string {
+	if a := cmp.Or(settings...); a != address.None {
 		return a
 	}
 	return ""
 }
 
-// addressesOf returns where the broker of the command line, the environment or a file is.
-func (c *command) addressesOf(file *config.File) (addresses, error) {
+// placesOf returns where the broker of the command line, the environment or a file is.
+func (c *command) placesOf(file *config.File) (places, error) {
 	of := *c
 	of.reach.adopt(file)
-	return of.addresses()
+	return of.findPlaces()
 }
 
 // brokerOf returns how to reach the broker of the command line, the environment or a file.
@@ -146,7 +147,7 @@ func (c *command) service(f *serviceFlags, load func() (*config.File, error), fi
 	began := time.Now()
 	s = serve.Service{
 		Load: onceGiven(first, load), Connect: c.brokerOf, Management: c.managementOf, ReloadTimeout: c.reach.connectTimeout,
-		HTTP: address(f.http, first.Listen.HTTP, localHTTP), Drain: f.drain, Env: c.Env, Logger: log,
+		HTTP: listenAt(f.http, first.Listen.HTTP, localHTTP), Drain: f.drain, Env: c.Env, Logger: log,
 		Ready:  func(report serve.Report) error { return c.reportReady(report, f.readyFile, time.Since(began)) },
 		Reload: reload, Hurry: hurry,
 	}

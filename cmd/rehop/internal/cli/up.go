@@ -70,9 +70,9 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 		return err
 	}
 	defer stop()
-	amqp := address(f.amqp, first.Listen.AMQP, localAMQP)
+	amqp := listenAt(f.amqp, first.Listen.AMQP, localAMQP)
 	if c.namedBroker() == "" && len(first.Broker) == 0 {
-		s.Embedded = &serve.Embedded{AMQP: amqp, Management: address(f.management, first.Listen.Management, localManagement),
+		s.Embedded = &serve.Embedded{AMQP: amqp, Management: listenAt(f.management, first.Listen.Management, localManagement),
 			Users: first.Users, RabbitMQ: cmp.Or(release, first.RabbitMQ), MaxBody: first.MaxBody}
 		if !f.memory {
 			s.Embedded.Data = cmp.Or(f.data, first.Data, localData)
@@ -86,14 +86,14 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 		s.Logger.Info("flags have no effect: " + what)
 	}
 	if s.Embedded == nil {
-		at, err := c.addressesOf(first)
+		at, err := c.placesOf(first)
 		if err != nil {
 			return err
 		}
-		if err := refuseItself(ctx, at, amqp); err != nil {
+		if err := refuseItself(ctx, at.broker, amqp); err != nil {
 			return err
 		}
-		s.Logger.Info("using broker " + at.shownBroker() + "; the embedded broker is not started")
+		s.Logger.Info("using broker " + at.broker.String() + "; the embedded broker is not started")
 	}
 	return runService(ctx, s)
 }

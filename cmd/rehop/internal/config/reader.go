@@ -21,10 +21,12 @@ type reader struct {
 	env    func(name string) (string, bool)
 	faults Faults
 	notes  Faults
-	// programs: report programs of command targets that this machine does not have.
-	programs bool
+	// here: report programs of command targets and files with certificates that this machine does not have.
+	here bool
 	// flowsAt are the positions of the flows, in their order.
 	flowsAt []places
+	// onlyUser is the only user that is read. Empty: all are.
+	onlyUser string
 	// withoutPassword are the names of users that have none.
 	withoutPassword []*yaml.Node
 }
