@@ -281,15 +281,22 @@ func (r *failures) OnResult(_ context.Context, _ *rehop.Delivery, result rehop.R
 	}
 }
 
-// await waits for something: await watcher exchange, await messages queue count, await file name.
+// await waits for something: await watcher exchange, await messages queue count, await file name, await lines name count.
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: await watcher exchange | await messages queue count | await held queue count | await file name")
+		ts.Fatalf("usage: await watcher exchange | await messages queue count | await held queue count | await file name | await lines name count")
 	}
 	if args[0] == "file" {
 		awaitTrue(ts, args, func(context.Context) bool {
 			_, err := os.Stat(ts.MkAbs(args[1]))
 			return err == nil
+		})
+		return
+	}
+	if args[0] == "lines" {
+		awaitTrue(ts, args, func(context.Context) bool {
+			text, err := os.ReadFile(ts.MkAbs(args[1]))
+			return err == nil && strconv.Itoa(strings.Count(string(text), "\n")) == args[2]
 		})
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -220,9 +221,15 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 			fmt.Fprintf(&out, "  %-11s %s\n", name, plain(value))
 		}
 	}
-	row("broker", report.AMQP)
+	where := func(url, listener string) string {
+		if url != "" && slices.Contains(report.Everywhere, listener) {
+			return url + " (all addresses)"
+		}
+		return url
+	}
+	row("broker", where(report.AMQP, config.ListenerAMQP))
 	row("broker", strings.Join(report.Broker, ", "))
-	row("management", report.Management)
+	row("management", where(report.Management, config.ListenerManagement))
 	if report.Login != nil {
 		row("login", report.Login.String())
 	}
@@ -231,8 +238,8 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 	}
 	row("data", report.Data)
 	if report.HTTP != "" {
-		row("health", report.HTTP+"/healthz "+report.HTTP+"/readyz")
-		row("metrics", report.HTTP+"/metrics")
+		row("health", where(report.HTTP+"/healthz "+report.HTTP+"/readyz", config.ListenerHTTP))
+		row("metrics", where(report.HTTP+"/metrics", config.ListenerHTTP))
 	}
 	for _, f := range report.Flows {
 		name := f.Name

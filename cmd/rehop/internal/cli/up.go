@@ -25,7 +25,7 @@ type upFlags struct {
 func (c *command) up() *cobra.Command {
 	var f upFlags
 	cmd := &cobra.Command{
-		Use:   "up [rehop.yaml]",
+		Use: "up [rehop.yaml]", SuggestFor: []string{"start", "serve", "server"},
 		Short: "Run a broker and flows in one process",
 		Long: `Up runs the embedded broker, its management API, and the flows of a file, by default rehop.yaml in this directory if it exists.
 If the file, --broker or $REHOP_BROKER names a broker, the flows run there and the embedded broker is not started; several copies

@@ -27,7 +27,7 @@ type loaded struct {
 }
 
 // listenerTLS returns the TLS settings of a listener, or nil if it uses none. protocols are for ALPN.
-func (r *run) listenerTLS(listener string, protocols ...string) (*tls.Config, error) {
+func (r *running) listenerTLS(listener string, protocols ...string) (*tls.Config, error) {
 	files := r.file.Listen.TLS
 	if !files.Used(listener) {
 		return nil, nil
