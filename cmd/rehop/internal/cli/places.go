@@ -21,7 +21,7 @@ import (
 //  1. flags: --broker and --management
 //  2. the environment: $REHOP_BROKER and $REHOP_MANAGEMENT
 //  3. the file that the command reads, else the rehop.yaml in this directory: broker and management; listen, if rehop up starts the broker
-//  4. the defaults: the broker is on this machine, and the management API on its usual port beside the broker
+//  4. the defaults: the broker is on this machine, and the management API on its usual port of the same host
 type places struct {
 	broker brokerPlace
 	api    apiPlace
