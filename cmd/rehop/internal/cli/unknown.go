@@ -29,21 +29,23 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 // mostMeant is how many commands are suggested at most.
 const mostMeant = 3
 
-// meantBy are the commands that somebody may mean by a name that does not exist: one of this name below another command, one that other programs
-// call so, one that begins with the name, or else the most similar one.
+// meantBy are the commands that somebody may mean by a name that does not exist: one that other programs call so, one that begins with the
+// name, one of this name below another command, or else the most similar one.
 func meantBy(name string, cmd *cobra.Command) []string {
-	var meant, names []string
+	var meant, elsewhere, names []string
 	for _, below := range availableBelow(cmd.Root()) {
-		called := below.Name() == name || slices.Contains(below.SuggestFor, name)
 		begins := len(name) >= 2 && below.Parent() == cmd && strings.HasPrefix(below.Name(), name)
-		if called || begins {
+		switch {
+		case begins || slices.Contains(below.SuggestFor, name):
 			meant = append(meant, below.CommandPath())
+		case below.Name() == name:
+			elsewhere = append(elsewhere, below.CommandPath())
 		}
 		if below.Parent() == cmd {
 			names = append(names, below.Name())
 		}
 	}
-	if len(meant) > 0 {
+	if meant = append(meant, elsewhere...); len(meant) > 0 {
 		return meant[:min(len(meant), mostMeant)]
 	}
 	if near := typo.Nearest(name, names); near != "" {
