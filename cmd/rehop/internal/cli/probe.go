@@ -30,7 +30,7 @@ func (a *apiPlace) probe(ctx context.Context, client *http.Client, login *url.Us
 		err = fmt.Errorf("what listens there is no management API (status %d)", status)
 	}
 	if err != nil {
-		a.why, a.url = unreachable(fmt.Errorf("%s (%s) does not answer as one: %w", a.url, a.from, withoutRequest(err))), ""
+		a.why, a.url = unreachable(fmt.Errorf("it cannot be used at %s (%s): %w", a.url, a.from, withoutRequest(err))), ""
 	}
 }
 

@@ -77,6 +77,9 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 		if !f.memory {
 			s.Embedded.Data = cmp.Or(f.data, first.Data, localData)
 		}
+		if first.Data != "" && s.Embedded.Data != first.Data {
+			s.Logger.Warn("data in the file has no effect: --data or --memory has precedence", "data", first.Data, "used", s.Embedded.Data)
+		}
 	} else if f.memory || f.data != "" || f.amqp != "" || f.management != "" || f.rabbitmq != "" {
 		const what = "--memory, --data, --rabbitmq, --listen-amqp and --listen-management are for the embedded broker, which is not started because another broker is named"
 		if c.reach.broker != "" {
