@@ -122,6 +122,10 @@ func TestPlaces(t *testing.T) {
 			file:       "x-shop: &shop {shop: '${NOT_HERE}'}\nusers: {<<: *shop, eve: {password: two, tags: [administrator]}, adam: {password: '${NOR_HERE}'}}",
 			wantBroker: "amqp://eve:two@127.0.0.1:5672/", wantFrom: fromMachine, wantAPI: "http://127.0.0.1:15672",
 		},
+		"a key that only the service has": {
+			file:       "listen: {tls: {cert: a, key: '${CREDENTIALS_DIRECTORY_OF_NOBODY}/tls.key'}}",
+			wantBroker: "amqps://guest:guest@127.0.0.1:5672/", wantFrom: fromMachine, wantAPI: "https://127.0.0.1:15672",
+		},
 		"the password of the operator is missing": {
 			file: "users: {shop: one, eve: {password: '${NOT_HERE}', tags: [administrator]}}", wantInError: `the password of user "eve": ${NOT_HERE}: the environment has no NOT_HERE`,
 		},

@@ -77,7 +77,7 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 		if !f.memory {
 			s.Embedded.Data = cmp.Or(f.data, first.Data, localData)
 		}
-		if first.Data != "" && s.Embedded.Data != first.Data {
+		if first.Data != "" && !sameDirectory(first.Data, s.Embedded.Data) {
 			s.Logger.Warn("data in the file has no effect: --data or --memory has precedence", "data", first.Data, "used", s.Embedded.Data)
 		}
 	} else if f.memory || f.data != "" || f.amqp != "" || f.management != "" || f.rabbitmq != "" {
@@ -99,4 +99,17 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 		s.Logger.Info("using broker " + at.broker.String() + "; the embedded broker is not started")
 	}
 	return runService(ctx, s)
+}
+
+// sameDirectory reports whether two paths are those of one directory: systemd names that of a service by a link.
+func sameDirectory(a, b string) bool {
+	if a == b {
+		return true
+	}
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
 }

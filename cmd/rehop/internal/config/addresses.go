@@ -20,7 +20,7 @@ func Addresses(path string) (*File, error) {
 	// Who the operator is does not depend on values of the environment, which can be missing here.
 	anything := &reader{path: path, env: func(string) (string, bool) { return "", true }}
 	operator := anything.addresses(text).Operator()
-	r := &reader{path: path, env: os.LookupEnv, onlyUser: operator.Name}
+	r := &reader{path: path, env: os.LookupEnv, client: true, onlyUser: operator.Name}
 	file := r.addresses(text)
 	if len(r.faults) > 0 {
 		return nil, r.faults.sorted()

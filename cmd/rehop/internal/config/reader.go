@@ -25,6 +25,8 @@ type reader struct {
 	here bool
 	// flowsAt are the positions of the flows, in their order.
 	flowsAt []places
+	// client: the file is read to find the broker. What only the service needs may be missing in the environment.
+	client bool
 	// onlyUser is the only user that is read. Empty: all are.
 	onlyUser string
 	// withoutPassword are the names of users that have none.
