@@ -180,7 +180,7 @@ func (c *Client) keepExchanges(ctx context.Context) {
 	for !c.exchanges.Empty() {
 		changed := c.publish.Changed()
 		if err := c.declareExchanges(ctx); err != nil && ctx.Err() == nil {
-			c.config.Logger.Error("rehop: cannot declare the configured exchanges", "err", err)
+			c.config.Logger.Error("rehop: cannot declare the configured exchanges", "err", publicError(err))
 		}
 		select {
 		case <-changed:

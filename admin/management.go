@@ -168,7 +168,12 @@ func (m *management) send(ctx context.Context, client *http.Client, method, path
 	}
 	if res.StatusCode >= 300 {
 		defer res.Body.Close()
-		return nil, &statusError{res.StatusCode, fmt.Sprintf("%s %s: %s%s", method, m.base+path, res.Status, reasonOf(res.Body))}
+		reason := reasonOf(res.Body)
+		if res.StatusCode == http.StatusBadRequest && req.URL.Scheme == "http" && reason == "" {
+			// Go and other servers answer so on a port for TLS. The API itself always gives a reason.
+			reason = "; if the management API uses TLS, write https:// in its URL"
+		}
+		return nil, &statusError{res.StatusCode, fmt.Sprintf("%s %s: %s%s", method, m.base+path, res.Status, reason)}
 	}
 	return res, nil
 }

@@ -28,7 +28,7 @@ func TestBadRequests(t *testing.T) {
 		{"no such route", "GET", "/api/nothing", "", 404, "Not Found"},
 		{"no such vhost", "GET", "/api/queues/none", "", 404, "Not Found"},
 		{"no such queue", "GET", "/api/queues/%2F/none", "", 404, "Not Found"},
-		{"outside the API", "GET", "/", "", 404, "Not Found"},
+		{"outside the API", "GET", "/index.html", "", 404, "Not Found"},
 		{"unescaped NUL", "GET", "/api/queues/%2F/%00", "", 404, "Not Found"},
 		{"dots are a name", "DELETE", "/api/queues/%2F/..", "", 404, "Not Found"},
 		{"method", "POST", "/api/queues/%2F/q", "{}", 405, ""},

@@ -241,6 +241,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	write(w, answer)
 }
 
+// welcome is for people who open the address in a browser, and look for RabbitMQ's pages there.
+const welcome = `The management API of rehop's embedded broker, at /api. It has no pages.
+The commands rehop queues, rehop top and rehop failed show queues and messages.
+`
+
 func (c *call) answer() (any, error) {
 	if !c.hosts.Allows(c.r.Host) {
 		return nil, &failure{http.StatusMisdirectedRequest, "misdirected_request", hosts.Refusal(c.r.Host)}
@@ -250,6 +255,9 @@ func (c *call) answer() (any, error) {
 	}
 	if err := c.login(); err != nil {
 		return nil, err
+	}
+	if c.r.URL.Path == "/" && (c.r.Method == http.MethodGet || c.r.Method == http.MethodHead) {
+		return document{"text/plain; charset=utf-8", []byte(welcome)}, nil
 	}
 	path, err := split(c.r.URL.EscapedPath())
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
@@ -84,6 +85,7 @@ func TestScripts(t *testing.T) {
 			"bind":            bind,
 			"interrupt":       interrupt,
 			"garbage":         garbage,
+			"certificate":     certificate,
 			"cut":             cut,
 			"damage":          damage,
 			"outbox":          fillOutbox,
@@ -279,15 +281,22 @@ func (r *failures) OnResult(_ context.Context, _ *rehop.Delivery, result rehop.R
 	}
 }
 
-// await waits for something: await watcher exchange, await messages queue count, await file name.
+// await waits for something: await watcher exchange, await messages queue count, await file name, await lines name count.
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: await watcher exchange | await messages queue count | await held queue count | await file name")
+		ts.Fatalf("usage: await watcher exchange | await messages queue count | await held queue count | await file name | await lines name count")
 	}
 	if args[0] == "file" {
 		awaitTrue(ts, args, func(context.Context) bool {
 			_, err := os.Stat(ts.MkAbs(args[1]))
 			return err == nil
+		})
+		return
+	}
+	if args[0] == "lines" {
+		awaitTrue(ts, args, func(context.Context) bool {
+			text, err := os.ReadFile(ts.MkAbs(args[1]))
+			return err == nil && strconv.Itoa(strings.Count(string(text), "\n")) == args[2]
 		})
 		return
 	}
@@ -546,6 +555,11 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("REHOP_BROKER", report.AMQP)
 	ts.Setenv("REHOP_MANAGEMENT", cmp.Or(report.Management, "none"))
 	ts.Setenv("REHOP_HTTP", report.HTTP)
+	for name, text := range map[string]string{"BROKER_HOST": report.AMQP, "MANAGEMENT_HOST": report.Management} {
+		u, err := url.Parse(text)
+		ts.Check(err)
+		ts.Setenv(name, u.Host)
+	}
 }
 
 // get asks for a page, which has to be answered with a status: get URL status.

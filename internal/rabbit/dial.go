@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -31,6 +33,16 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("broker at %s refused the connection: %s (%d); check user, password, virtual host and their permissions", e.Addr, e.Reason, e.Code)
+}
+
+// NotAMQPError: what listens at the address does not answer in AMQP.
+type NotAMQPError struct {
+	Addr   string
+	Reason string
+}
+
+func (e *NotAMQPError) Error() string {
+	return fmt.Sprintf("connect to broker at %s: what listens there ended the handshake: %s; if this port is for TLS, write amqps:// in the URL", e.Addr, e.Reason)
 }
 
 // dial opens one connection to one broker. The transport ends when the connection does; whoever
@@ -73,26 +85,57 @@ func (o *Options) dial(ctx context.Context, rawURL, role string) (*amqp.Connecti
 		if ctx.Err() != nil {
 			err = fmt.Errorf("handshake: %w", ctx.Err())
 		}
-		return nil, nil, refused(ep.addr, err, secret)
+		return nil, nil, refused(ep, err, secret)
 	}
 	return c, gathered, nil
 }
 
-// refused is a RefusedError if the broker has refused the login, and another error otherwise.
-func refused(addr string, err error, secret string) error {
-	if e, is := errors.AsType[*amqp.Error](err); is && (e.Code == amqp.AccessRefused || e.Code == amqp.NotAllowed || e.Code == amqp.InvalidPath) {
-		return &RefusedError{Addr: addr, Code: e.Code, Reason: hide(e.Reason, secret)}
+// refused is a RefusedError if the broker has refused the login, a NotAMQPError if a plain connection ended without an answer in AMQP, and
+// another error otherwise.
+func refused(ep endpoint, err error, secret string) error {
+	e, is := errors.AsType[*amqp.Error](err)
+	switch {
+	case is && (e.Code == amqp.AccessRefused || e.Code == amqp.NotAllowed || e.Code == amqp.InvalidPath):
+		return &RefusedError{Addr: ep.addr, Code: e.Code, Reason: hide(e.Reason, secret)}
+	case is && !e.Server && e.Code == amqp.FrameError && ep.uri.Scheme == "amqp":
+		return &NotAMQPError{Addr: ep.addr, Reason: hide(e.Reason, secret)}
 	}
-	return fmt.Errorf("connect to broker at %s: %s", addr, hide(err.Error(), secret))
+	return fmt.Errorf("connect to broker at %s: %s", ep.addr, hide(err.Error(), secret))
 }
+
+// longSecret is how long a secret must be to be removed also from the middle of a word. A shorter one can be a part of ordinary words.
+const longSecret = 8
 
 // hide removes a secret from text of the broker or the system.
 func hide(s, secret string) string {
-	if secret == "" {
+	switch {
+	case secret == "":
 		return s
+	case len(secret) >= longSecret:
+		return strings.ReplaceAll(s, secret, "***")
 	}
-	return strings.ReplaceAll(s, secret, "***")
+	var out strings.Builder
+	for before := '\n'; s != ""; {
+		r, size := utf8.DecodeRuneInString(s)
+		if rest, found := strings.CutPrefix(s, secret); found && !(isWord(before) && isWord(r)) && !startsInWord(secret, rest) {
+			out.WriteString("***")
+			s, before = rest, '*'
+			continue
+		}
+		out.WriteString(s[:size])
+		s, before = s[size:], r
+	}
+	return out.String()
 }
+
+// startsInWord reports whether a text continues a word at the end of another.
+func startsInWord(before, text string) bool {
+	last, _ := utf8.DecodeLastRuneInString(before)
+	first, _ := utf8.DecodeRuneInString(text)
+	return text != "" && isWord(last) && isWord(first)
+}
+
+func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 func (o *Options) sasl(ctx context.Context, ep endpoint) ([]amqp.Authentication, string, error) {
 	inURL := slices.ContainsFunc(ep.uri.AuthMechanism, func(mechanism string) bool { return strings.EqualFold(mechanism, "external") })

@@ -36,6 +36,13 @@ var (
 	ErrClosed = errors.New("client is closed")
 )
 
+// NoExchangeError is an ErrUnroutable: the exchange does not exist.
+type NoExchangeError struct{ Exchange string }
+
+func (e *NoExchangeError) Error() string {
+	return fmt.Sprintf("there is no exchange %q; declare it first, for example with Config.Exchanges (exchanges in rehop.yaml)", e.Exchange)
+}
+
 // DeclareError is an object of a topology that the broker did not accept, and why.
 type DeclareError struct {
 	Object   string // exchange, queue, binding or consumer

@@ -80,6 +80,8 @@ func FuzzURLNeverLeaksPassword(f *testing.F) {
 func TestHide(t *testing.T) {
 	for _, test := range [][3]string{
 		{"login with pa$$ failed, pa$$", "pa$$", "login with *** failed, ***"}, {"text", "", "text"}, {"text", "other", "text"},
+		{`Exception (501) Reason: "EOF", a`, "a", `Exception (501) Reason: "EOF", ***`}, {"aa a-a ä", "a", "aa ***-*** ä"}, {"x=.y.z", ".y.", "x=***z"},
+		{"prefixlong-secret!", "long-secret", "prefix***!"}, {"guest guests", "guest", "*** guests"},
 	} {
 		if got := hide(test[0], test[1]); got != test[2] {
 			t.Errorf("hide(%q, %q): got %q, want %q", test[0], test[1], got, test[2])

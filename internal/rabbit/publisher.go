@@ -460,7 +460,7 @@ func (p *Publisher) findExchange(ctx context.Context, exchange string) error {
 	case err == nil, errors.Is(err, ErrDisconnected), errors.Is(err, ErrBlocked), errors.Is(err, ErrClosed):
 		return err
 	case is && (e.Code == amqp.NotFound || e.Server && e.Code == amqp.InternalError && !isASCII(exchange)): // see declareError
-		return fmt.Errorf("%w: there is no exchange %q; list it in Config.Exchanges, or declare it with rehop topology apply", ErrUnroutable, exchange)
+		return fmt.Errorf("%w: %w", ErrUnroutable, &NoExchangeError{exchange})
 	case is && e.Code == amqp.AccessRefused:
 		return nil // RabbitMQ 4.3 needs configure permission for a passive declare; publishing may be allowed anyway
 	}

@@ -102,7 +102,7 @@ func checkDebFiles(t *testing.T, p published, file string) {
 // systemd accepts the unit, which starts the binary of the package as the user of the package.
 func checkDebUnit(t *testing.T, root string) {
 	unit := string(readFile(t, filepath.Join(root, "usr/lib/systemd/system/rehop.service")))
-	for _, want := range []string{"\nExecStart=/usr/bin/rehop up /etc/rehop/rehop.yaml ", "\nUser=rehop\nGroup=rehop\n", "\nStateDirectory=rehop\n"} {
+	for _, want := range []string{"\nExecStart=/usr/bin/rehop up /etc/rehop/rehop.yaml ", "\nUser=rehop\nGroup=rehop\n", "\nStateDirectory=rehop\n", "\nWorkingDirectory=%S/rehop\n"} {
 		if !strings.Contains(unit, want) {
 			t.Errorf("the unit does not have %q:\n%s", want, unit)
 		}

@@ -61,6 +61,9 @@ func writeFile(dir FS, name string, content []byte, sync func(File) error) error
 
 const lockName = "LOCK"
 
+// removableLock is a lock whose file stays when it is closed, unless it is removed before.
+type removableLock interface{ remove() error }
+
 // Dir returns a directory of the operating system.
 func Dir(path string) FS { return directory(path) }
 

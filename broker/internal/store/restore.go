@@ -43,6 +43,9 @@ func Restore(ctx context.Context, dir FS, in io.Reader) (Report, error) {
 	}
 	r := restoration{store: newStore(dir, o, lock)}
 	report, err := r.run(ctx, in)
+	if removable, ok := lock.(removableLock); ok && err != nil && !errors.Is(err, ErrHasData) {
+		err = errors.Join(err, removable.remove())
+	}
 	if err := errors.Join(err, lock.Close()); err != nil {
 		return Report{}, fmt.Errorf("restore the backup: %w", err)
 	}

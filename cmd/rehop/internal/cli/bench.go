@@ -49,11 +49,11 @@ deletes the queue after ten minutes. It puts as much load on the broker as it ca
 }
 
 func (b *benching) run(ctx context.Context) (err error) {
-	at, err := b.addresses()
+	at, err := b.findPlaces()
 	if err != nil {
 		return err
 	}
-	b.Mode, b.URLs, b.ConnectTimeout = load.Mode(b.mode), at.broker, b.reach.connectTimeout
+	b.Mode, b.URLs, b.ConnectTimeout = load.Mode(b.mode), at.broker.urls, b.reach.connectTimeout
 	if err := b.Validate(); err != nil {
 		return usage("%w", err)
 	}
@@ -67,7 +67,7 @@ func (b *benching) run(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 	}
-	b.notice("putting load on %s", at.shownBroker()) // which may not be the broker that the user has in mind
+	b.notice("putting load on %s", at.broker.String()) // which may not be the broker that the user has in mind
 	result, err := b.measure(ctx)
 	if _, away := errors.AsType[*load.UnreachableError](err); away {
 		return unreachable(err)

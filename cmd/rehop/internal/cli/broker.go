@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,12 +71,17 @@ func inDirectory(dir string, err error) error {
 }
 
 func (c *command) printDirectory(d directory) error {
+	return c.printDirectoryIn(d, "not closed cleanly; the next start recovers it")
+}
+
+// printDirectoryIn is printDirectory with what it means that the directory was not closed cleanly.
+func (c *command) printDirectoryIn(d directory, unclean string) error {
 	if c.json {
 		return c.printJSON(d)
 	}
 	state := "closed cleanly"
 	if !d.Clean {
-		state = "not closed cleanly; the next start recovers it"
+		state = unclean
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s: %s and %s, %s in %s, of which %s can be freed; %s\n", plain(d.Directory), counted(d.Messages, "message"),
@@ -112,32 +118,50 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%.1f %ciB", value, prefixes[i])
 }
 
+// ofDirectory adds the flag --data, as backup and restore have it, to a command whose argument is a directory.
+func ofDirectory(cmd *cobra.Command, run func(ctx context.Context, dir string) error) *cobra.Command {
+	data := ""
+	cmd.Flags().StringVar(&data, "data", "", "the directory, instead of the argument")
+	cmd.Args = needs("[directory]")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		dir := cmp.Or(firstOf(args), data)
+		switch {
+		case dir == "":
+			return usage("which directory? %s", cmd.UseLine())
+		case len(args) > 0 && data != "":
+			return usage("two directories: %q and --data %q; name one", args[0], data)
+		}
+		return run(cmd.Context(), dir)
+	}
+	return cmd
+}
+
 func (c *command) brokerCheck() *cobra.Command {
-	return &cobra.Command{
+	return ofDirectory(&cobra.Command{
 		Use:   "check directory",
 		Short: "Read everything in a data directory and compare it with its checksums",
 		Long: `Check reads everything in the directory and compares it with its checksums. It changes nothing.
 The exit code is 3 if something is damaged.`,
-		Args: needs("directory"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := broker.CheckDir(cmd.Context(), args[0])
-			if err != nil {
-				return interruption(cmd.Context(), inDirectory(args[0], err))
-			}
-			if err := c.printDirectory(directoryOf(args[0], report)); err != nil {
-				return err
-			}
-			if n := len(report.Damage); n > 0 {
-				return found("%s in %s: rehop broker repair keeps what is not damaged", counted(n, "damaged place"), args[0])
-			}
-			return nil
-		},
+	}, c.checkDirectory)
+}
+
+func (c *command) checkDirectory(ctx context.Context, dir string) error {
+	report, err := broker.CheckDir(ctx, dir)
+	if err != nil {
+		return interruption(ctx, inDirectory(dir, err))
 	}
+	if err := c.printDirectory(directoryOf(dir, report)); err != nil {
+		return err
+	}
+	if n := len(report.Damage); n > 0 {
+		return found("%s in %s: rehop broker repair keeps what is not damaged", counted(n, "damaged place"), dir)
+	}
+	return nil
 }
 
 func (c *command) brokerRepair() *cobra.Command {
 	yes := false
-	cmd := &cobra.Command{
+	cmd := ofDirectory(&cobra.Command{
 		Use:   "repair directory",
 		Short: "Repair a damaged data directory",
 		Long: `Repair keeps what is not damaged, and renames damaged files. Messages in damaged places are lost, and
@@ -149,9 +173,7 @@ routing key, so other queues that are bound there receive it again.
 
 Repair does nothing if nothing is damaged. Otherwise it asks first, or needs --yes. Make a copy of the
 directory before. Once the repair has begun, an interruption does not stop it.`,
-		Args: needs("directory"),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.repair(cmd.Context(), args[0], yes) },
-	}
+	}, func(ctx context.Context, dir string) error { return c.repair(ctx, dir, yes) })
 	addYes(cmd.Flags(), &yes)
 	return cmd
 }
@@ -179,26 +201,26 @@ type compacted struct {
 }
 
 func (c *command) brokerCompact() *cobra.Command {
-	return &cobra.Command{
+	return ofDirectory(&cobra.Command{
 		Use:   "compact directory",
 		Short: "Free the space of settled messages",
 		Long: `Compact writes the remaining messages to new files and removes the old ones. A running broker does
 this automatically when there is more to free than to keep. In the meantime the directory needs space
 for both. You can interrupt or kill it at any time: every message is still there, and you can run the
 command again.`,
-		Args: needs("directory"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			before, after, err := broker.CompactDir(cmd.Context(), args[0])
-			if err != nil {
-				return interruption(cmd.Context(), inDirectory(args[0], err))
-			}
-			if c.json {
-				return c.printJSON(compacted{directoryOf(args[0], after), before.Bytes})
-			}
-			if err := c.printf("%s before, %s now\n", size(before.Bytes), size(after.Bytes)); err != nil {
-				return err
-			}
-			return c.printDirectory(directoryOf(args[0], after))
-		},
+	}, c.compact)
+}
+
+func (c *command) compact(ctx context.Context, dir string) error {
+	before, after, err := broker.CompactDir(ctx, dir)
+	if err != nil {
+		return interruption(ctx, inDirectory(dir, err))
 	}
+	if c.json {
+		return c.printJSON(compacted{directoryOf(dir, after), before.Bytes})
+	}
+	if err := c.printf("%s before, %s now\n", size(before.Bytes), size(after.Bytes)); err != nil {
+		return err
+	}
+	return c.printDirectory(directoryOf(dir, after))
 }

@@ -125,7 +125,7 @@ func syncDirectory(dir string) error {
 func (c *command) brokerRestore() *cobra.Command {
 	data := ""
 	cmd := &cobra.Command{
-		Use:   "restore file",
+		Use:   "restore file [directory]",
 		Short: "Restore a backup to a new data directory",
 		Long: `Restore writes a backup to a directory, which must be new or empty, and checks everything in it. Then start
 the broker there, as with rehop up --data. With - as the name of the file, it reads the standard input.
@@ -136,15 +136,20 @@ If restore is killed, the broker does not start in the directory; run the comman
 The broker continues as after a crash at the moment of the backup. Messages that were acked since then
 are delivered again, and all messages are marked as redelivered. Time since the backup counts toward
 delays and TTLs.`,
-		Args: needs("file"),
+		Args: needs("file", "[directory]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if data == "" {
-				return usage("which directory? set it with --data")
+			switch {
+			case len(args) == 1 && data == "":
+				return usage("which directory? name it behind the file, or with --data")
+			case len(args) == 2 && data != "":
+				return usage("two directories: %q and --data %q; name one", args[1], data)
+			case len(args) == 2:
+				data = args[1]
 			}
 			return c.restore(cmd.Context(), args[0], data)
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "", "directory to create")
+	cmd.Flags().StringVar(&data, "data", "", "directory to create, instead of the argument")
 	return cmd
 }
 
@@ -167,5 +172,5 @@ func (c *command) restore(ctx context.Context, file, data string) error {
 	case err != nil:
 		return interruption(ctx, inDirectory(data, err))
 	}
-	return c.printDirectory(directoryOf(data, report))
+	return c.printDirectoryIn(directoryOf(data, report), "taken from a running broker")
 }

@@ -17,7 +17,7 @@ func (c *command) check() *cobra.Command {
 		Use:   "check [rehop.yaml]",
 		Short: "Check a file for errors",
 		Long: `Check reads a file as rehop up and rehop run do, and prints all errors in it with their lines. It does not connect to
-the broker or to targets. It also looks for the programs of command targets on this machine; use --elsewhere if the file is for another one.
+the broker or to targets. It also looks for the programs of command targets and reads the files with certificates on this machine; use --elsewhere if the file is for another one.
 
 With --with-broker it also asks the broker whether the flows can start there: whether it accepts their queues, has the priorities that they need, and has no exchange or queue of the same name that
 differs. To find out, it declares each missing queue with another name (rehop.try.…) and deletes it. It does not try exchanges, bindings and policies.
@@ -60,7 +60,7 @@ there are no errors, and 3 if there are some.`,
 		},
 	}
 	cmd.Flags().BoolVar(&withBroker, "with-broker", false, "also ask the broker whether it accepts what the flows need")
-	cmd.Flags().BoolVar(&elsewhere, "elsewhere", false, "the file is for another machine: do not look for the programs of its flows on this one")
+	cmd.Flags().BoolVar(&elsewhere, "elsewhere", false, "the file is for another machine: do not look for its programs and certificates on this one")
 	return cmd
 }
 

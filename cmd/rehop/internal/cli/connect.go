@@ -3,46 +3,50 @@ package cli
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/rehop/rehop"
 )
 
-// connect opens a client and waits until it is connected. A client keeps trying forever, but a command must report that it cannot connect.
+// connect opens a client and waits for its first attempt to connect. A client keeps trying forever, but a command must report at once that it
+// cannot connect.
 func (c *command) connect(ctx context.Context, config rehop.Config) (*rehop.Client, error) {
-	limited, cancel := context.WithTimeout(ctx, c.reach.connectTimeout)
-	defer cancel()
-	connected, connect := context.WithCancel(context.Background())
-	defer connect()
-	var lost atomic.Pointer[rehop.StateChange]
+	first := make(chan rehop.StateChange, 1)
 	config.Hooks = append(config.Hooks, rehop.Hooks{OnState: func(s rehop.StateChange) {
-		switch {
-		case s.Connection != "publish":
-		case s.State == rehop.StateOpen || s.State == rehop.StateBlocked:
-			connect()
+		if s.Connection != "publish" {
+			return
+		}
+		select {
+		case first <- s:
 		default:
-			lost.Store(&s)
 		}
 	}})
-	client, err := c.openClient(ctx, config)
-	if err != nil {
-		return nil, err
+	limited, cancel := context.WithTimeout(ctx, c.reach.connectTimeout)
+	defer cancel()
+	client, err := rehop.Open(limited, config)
+	if err == nil {
+		if err = connected(limited, first); err == nil {
+			return client, nil
+		}
+		err = errors.Join(err, c.close(client))
 	}
-	select {
-	case <-connected.Done():
-		return client, nil
-	case <-limited.Done():
-	}
-	closed := c.close(client)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	err = limited.Err()
-	if s := lost.Load(); s != nil && s.Err != nil {
-		err = s.Err
+	return nil, c.reach.at.broker.unreachable(err)
+}
+
+// connected waits for the first state of a connection, and returns why there is none.
+func connected(ctx context.Context, first <-chan rehop.StateChange) error {
+	select {
+	case s := <-first:
+		if s.State == rehop.StateOpen || s.State == rehop.StateBlocked {
+			return nil
+		}
+		return s.Err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return nil, errors.Join(c.reach.at.notConnected(err), closed)
 }
 
 const closeLimit = 10 * time.Second

@@ -16,11 +16,11 @@ import (
 // It is not started: the address may also be that of a RabbitMQ on this machine that is down for a moment, or is still booting. An embedded broker
 // in its place would take its port, and messages that nobody looks for there. An error harms nobody, and a supervisor tries again. Brokers that
 // --broker or the file names are waited for, because nobody forgets these.
-func refuseItself(ctx context.Context, at addresses, listen string) error {
-	if at.brokerFrom != "$"+envBroker || len(at.broker) != 1 || !isHere(at.broker[0], listen) {
+func refuseItself(ctx context.Context, at brokerPlace, listen string) error {
+	if at.from != "$"+envBroker || len(at.urls) != 1 || !isHere(at.urls[0], listen) {
 		return nil
 	}
-	u, err := url.Parse(at.broker[0])
+	u, err := url.Parse(at.urls[0])
 	if err != nil {
 		return nil // the client reports it
 	}
@@ -33,7 +33,7 @@ func refuseItself(ctx context.Context, at addresses, listen string) error {
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return nil
 	}
-	return unreachable(errors.New("nothing answers at the broker " + at.shownBroker() + ", which is the address of rehop up itself. " +
+	return unreachable(errors.New("nothing answers at the broker " + at.String() + ", which is the address of rehop up itself. " +
 		"The embedded broker is not started, because $" + envBroker + " names this one. To start it, unset the variable: " +
 		"env -u " + envBroker + " rehop up. To use another broker on this machine, start that one first"))
 }

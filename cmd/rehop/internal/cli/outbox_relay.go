@@ -54,6 +54,7 @@ func (s *store) relay(ctx context.Context, db *sql.DB, source database.Source, r
 	if err != nil {
 		return err
 	}
+	config.Logger = s.logger() // it runs for long, and connections can be lost meanwhile
 	client, err := s.connect(ctx, config)
 	if err != nil {
 		return err

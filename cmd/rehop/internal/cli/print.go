@@ -69,8 +69,18 @@ func (c *command) notice(format string, args ...any) {
 // login matches user and password in a URL, also if the password has an unescaped @.
 var login = regexp.MustCompile(`://[^\s"/?#@]*:[^\s"]*@`)
 
+// exampleLogin is the login of URLs that errors give as an example.
+const exampleLogin = "://user:password@"
+
 // redacted is a text without passwords. Errors quote what was typed in the wrong place.
-func redacted(text string) string { return login.ReplaceAllString(text, "://***@") }
+func redacted(text string) string {
+	return login.ReplaceAllStringFunc(text, func(found string) string {
+		if found == exampleLogin {
+			return found
+		}
+		return "://***@"
+	})
+}
 
 func (c *command) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/internal/rabbit"
 )
 
 type publishing struct {
@@ -252,13 +253,25 @@ func (p *publishing) publishOne(ctx context.Context, config rehop.Config) error 
 	m.Headers = maps.Clone(m.Headers)
 	limited, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	err = client.Publish(limited, m)
+	err = explainPublish(client.Publish(limited, m))
 	if p.json {
 		err = errors.Join(err, p.printLine(publishedOf(0, m.ID, err)))
 	} else if err == nil {
 		err = p.printf("confirmed %s\n", plain(m.ID))
 	}
 	return errors.Join(publishCode(err), p.close(client))
+}
+
+// explainPublish adds to the error of a message what to do about it on the command line.
+func explainPublish(err error) error {
+	missing, ok := errors.AsType[*rabbit.NoExchangeError](err)
+	switch {
+	case ok:
+		return fmt.Errorf("%w: there is no exchange %q; add it under exchanges in rehop.yaml, or declare it with --declare topic", rehop.ErrUnroutable, missing.Exchange)
+	case errors.Is(err, rehop.ErrUnroutable):
+		return fmt.Errorf("%w; rehop topology plan lists the bindings of rehop.yaml", err)
+	}
+	return err
 }
 
 func publishCode(err error) error {

@@ -41,23 +41,34 @@ type overview struct {
 func (c *command) queues() *cobra.Command {
 	var (
 		chosen  layoutChoice
-		waiting int
+		waiting bool
+		limit   int
 	)
 	cmd := &cobra.Command{
-		Use:   "queues [queue…]",
+		Use: "queues [queue…]", SuggestFor: []string{"status", "stats", "list"},
 		Short: "List rehop's queues, and how many messages they have",
-		Long: `Queues lists the queues that subscriptions consume: how many messages are ready, unacked, waiting for their next attempt
-and failed, and how many consumers there are. It needs the management API, whose figures are some seconds old. For queues that you
+		Long: `Queues lists the queues that subscriptions consume: how many messages are ready, unacked and failed, and how many consumers
+there are. It needs the management API, whose figures are some seconds old. For queues that you
 name it uses only AMQP, which shows no unacked messages.
 
 With --config it lists the queues of all layouts that the flows of a file have. With --layout it lists those of one layout.
 
-Without --waiting it reports how many messages wait in each delay queue, but not for which queue. With --waiting N it reads up to N messages of each delay queue and
-requeues them, to count those of each queue. This can delay these messages by as long as it takes.`,
+Messages that wait for their next attempt are in delay queues, which all queues share. Without --waiting it reports how many are in each delay queue. With
+--waiting it reads up to --waiting-limit messages of each delay queue and requeues them, to count those that wait for each queue. This can delay these messages
+by as long as it takes.
+
+It also reports messages in rehop.orphans, whose queue was deleted while they waited, and in rehop.unrouted, which no queue was bound for. List both with rehop
+failed ls.`,
 		Args: needs("[queue…]"),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if waiting < 0 {
-				return usage("--waiting %d must not be negative", waiting)
+			if limit < 1 {
+				return usage("--waiting-limit %d must be at least 1", limit)
+			}
+			if waiting && len(names) > 0 {
+				return usage("--waiting counts the messages of all queues: remove %q; --waiting-limit sets how many are read", names[0])
+			}
+			if !waiting {
+				limit = 0
 			}
 			a, err := c.openQueues(cmd.Context(), chosen, names...)
 			if err != nil {
@@ -67,18 +78,19 @@ requeues them, to count those of each queue. This can delay these messages by as
 			for _, name := range names { // without names, the management API counts these messages as failed
 				c.noteDelayed(cmd.Context(), failedSource{admin: a, queue: name})
 			}
-			o, err := overviewOf(cmd.Context(), a, names, waiting)
+			o, err := overviewOf(cmd.Context(), a, names, limit)
 			if err != nil {
 				return c.explain(err)
 			}
 			if c.json {
 				return c.printJSON(o)
 			}
-			return c.printOverview(o)
+			return c.printOverview(o, waiting)
 		},
 	}
 	chosen.addFlags(cmd.Flags())
-	cmd.Flags().IntVar(&waiting, "waiting", 0, "count the messages that wait for each queue, by reading up to this many messages of each delay queue")
+	cmd.Flags().BoolVar(&waiting, "waiting", false, "count the messages that wait for each queue, by reading the delay queues")
+	cmd.Flags().IntVar(&limit, "waiting-limit", 1000, "with --waiting: how many messages of each delay queue to read")
 	return cmd
 }
 
@@ -133,15 +145,9 @@ func queueViewOf(q admin.Queue) queueView {
 	return v
 }
 
-func (c *command) printOverview(o overview) error {
-	var rows [][]string
-	for _, q := range o.Queues {
-		rows = append(rows, []string{q.Name, dash(q.Type), strconv.Itoa(q.Ready), number(q.Unacked), number(q.Waiting), strconv.Itoa(q.Failed), strconv.Itoa(q.Consumers)})
-	}
-	list := table{heading: []string{"QUEUE", "TYPE", "READY", "UNACKED", "WAITING", "FAILED", "CONSUMERS"}, rows: rows}
-	list.counts(4, yellow)
-	list.counts(5, red)
-	if err := c.print(list); err != nil {
+// printOverview prints the queues. Only if waiting is true is it known for which queue messages wait.
+func (c *command) printOverview(o overview, waiting bool) error {
+	if err := c.print(listOf(o.Queues, waiting)); err != nil {
 		return err
 	}
 	for _, q := range o.Queues {
@@ -149,9 +155,10 @@ func (c *command) printOverview(o overview) error {
 			c.notice("queue %q is being migrated, with %s in another queue; rehop topology migrate continues the migration", q.Name, counted(q.Kept, "message"))
 		}
 	}
-	rows = nil
+	var rows [][]string
+	inDelay := 0
 	for _, w := range o.Waits {
-		if w.Messages > 0 {
+		if inDelay += w.Messages; w.Messages > 0 {
 			rows = append(rows, []string{w.Name, strconv.Itoa(w.Messages)})
 		}
 	}
@@ -159,6 +166,11 @@ func (c *command) printOverview(o overview) error {
 	waits.counts(1, yellow)
 	if err := c.printSection(waits); err != nil {
 		return err
+	}
+	if inDelay > 0 && !waiting {
+		if err := c.printf("rehop queues --waiting counts for which queue they wait\n"); err != nil {
+			return err
+		}
 	}
 	rows = nil
 	for _, r := range o.Recovered {
@@ -169,15 +181,44 @@ func (c *command) printOverview(o overview) error {
 	if err := c.printSection(recovered); err != nil || o.Orphans == nil {
 		return err
 	}
-	return c.printf("\norphans %s, unrouted %s\n", c.alarming(*o.Orphans), c.alarming(*o.Unrouted))
+	if *o.Orphans > 0 || *o.Unrouted > 0 {
+		return c.printLost(*o.Orphans, *o.Unrouted)
+	}
+	return nil
 }
 
-// alarming is a number that should be zero.
-func (c *command) alarming(n int) string {
-	if n == 0 {
-		return "0"
+func listOf(queues []queueView, waiting bool) table {
+	t := table{heading: []string{"QUEUE", "TYPE", "READY", "UNACKED"}}
+	if waiting {
+		t.counts(len(t.heading), yellow)
+		t.heading = append(t.heading, "WAITING")
 	}
-	return c.red(strconv.Itoa(n))
+	t.counts(len(t.heading), red)
+	t.heading = append(t.heading, "FAILED", "CONSUMERS")
+	for _, q := range queues {
+		row := []string{q.Name, dash(q.Type), strconv.Itoa(q.Ready), number(q.Unacked)}
+		if waiting {
+			row = append(row, number(q.Waiting))
+		}
+		t.rows = append(t.rows, append(row, strconv.Itoa(q.Failed), strconv.Itoa(q.Consumers)))
+	}
+	return t
+}
+
+// printLost prints how many messages are in the queues for those that have none of their own.
+func (c *command) printLost(orphans, unrouted int) error {
+	for _, lost := range []struct {
+		queue, why string
+		n          int
+	}{{"rehop.orphans", "their queue was deleted while they waited", orphans}, {"rehop.unrouted", "no queue was bound for their key", unrouted}} {
+		if lost.n == 0 {
+			continue
+		}
+		if err := c.printf("\n%s in %s: %s; rehop failed ls %s lists them\n", c.red(counted(lost.n, "message")), lost.queue, lost.why, lost.queue); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func number(n *int) string {

@@ -4,18 +4,18 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/cmd/rehop/internal/address"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 )
 
@@ -25,7 +25,7 @@ type reach struct {
 	ca, cert, key      string
 	connectTimeout     time.Duration
 	file               *config.File // has the defaults of flags and environment; nil: there is none
-	at                 addresses    // what the command has found, for its errors
+	at                 places       // what the command has found, for its errors
 }
 
 const (
@@ -59,32 +59,30 @@ func (r *reach) tlsConfig() (*tls.Config, error) {
 	if r.ca == "" && r.cert == "" && r.key == "" {
 		return nil, nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	if r.ca != "" {
-		pem, err := os.ReadFile(r.ca)
+		signers, err := config.LoadSigners(r.ca)
 		if err != nil {
-			return nil, usage("--tls-ca: %w", err)
+			return nil, usage("--tls-ca, or tls.ca in the file: %w", err)
 		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usage("--tls-ca: %s has no certificate in PEM format", r.ca)
-		}
+		settings.RootCAs = signers
 	}
 	if (r.cert == "") != (r.key == "") {
 		return nil, usage("--tls-cert and --tls-key must be used together")
 	}
 	if r.cert != "" {
-		pair, err := tls.LoadX509KeyPair(r.cert, r.key)
+		pair, err := config.LoadPair(r.cert, r.key)
 		if err != nil {
-			return nil, usage("--tls-cert and --tls-key: %w", err)
+			return nil, usage("--tls-cert and --tls-key, or tls in the file: %w", err)
 		}
-		config.Certificates = []tls.Certificate{pair}
+		settings.Certificates = []tls.Certificate{pair}
 	}
-	return config, nil
+	return settings, nil
 }
 
+// clientConfig is how to reach the broker. Its logger discards everything: a command reports what concerns it itself.
 func (c *command) clientConfig() (rehop.Config, error) {
-	at, err := c.addresses()
+	at, err := c.findPlaces()
 	if err != nil {
 		return rehop.Config{}, err
 	}
@@ -93,26 +91,12 @@ func (c *command) clientConfig() (rehop.Config, error) {
 	if err != nil {
 		return rehop.Config{}, err
 	}
-	return rehop.Config{URLs: at.broker, TLS: encryption, Logger: c.logger()}, nil
-}
-
-// openClient opens a client with a configuration of clientConfig.
-func (c *command) openClient(ctx context.Context, config rehop.Config) (*rehop.Client, error) {
-	limited, cancel := context.WithTimeout(ctx, c.reach.connectTimeout)
-	defer cancel()
-	client, err := rehop.Open(limited, config)
-	if ctx.Err() != nil && err != nil {
-		return nil, ctx.Err()
-	}
-	if err != nil {
-		return nil, c.reach.at.notConnected(err)
-	}
-	return client, nil
+	return rehop.Config{URLs: at.broker.urls, TLS: encryption, Logger: slog.New(slog.DiscardHandler)}, nil
 }
 
 // openAdmin connects to the broker for the operators' functions.
 func (c *command) openAdmin(ctx context.Context, of queueLayouts) (*admin.Admin, error) {
-	at, err := c.addresses()
+	at, err := c.findPlaces()
 	if err != nil {
 		return nil, err
 	}
@@ -121,16 +105,16 @@ func (c *command) openAdmin(ctx context.Context, of queueLayouts) (*admin.Admin,
 		return nil, err
 	}
 	client := httpClient(encryption)
-	at.probe(ctx, client, c.reach.connectTimeout)
+	at.api.probe(ctx, client, at.broker.login(), c.reach.connectTimeout)
 	c.reach.at = at
 	limited, cancel := context.WithTimeout(ctx, c.reach.connectTimeout)
 	defer cancel()
-	a, err := admin.Open(limited, admin.Config{URLs: at.broker, TLS: encryption, Management: at.management, Layout: of.usual, Layouts: of.byQueue, HTTP: client})
+	a, err := admin.Open(limited, admin.Config{URLs: at.broker.urls, TLS: encryption, Management: at.api.url, Layout: of.usual, Layouts: of.byQueue, HTTP: client})
 	if ctx.Err() != nil && err != nil {
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, at.notConnected(err)
+		return nil, at.broker.unreachable(err)
 	}
 	return a, nil
 }
@@ -149,13 +133,13 @@ func (c *command) explain(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, admin.ErrNoManagement):
-		return c.reach.at.noManagement()
+		return c.reach.at.api.needed()
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, admin.ErrManagementLogin):
-		return unreachable(fmt.Errorf("%w; this is %s; the login is in --management or $%s, else in the broker's URL", err, c.shownManagement(), envManagement))
+		return unreachable(fmt.Errorf("%w; this is %s; the login is in --management or $%s, else in the broker's URL", err, c.reach.at.api, envManagement))
 	case onTheWeb(err):
-		return unreachable(fmt.Errorf("%w; this is %s; check that it is running, and its address", err, c.shownManagement()))
+		return c.reach.at.api.failed(err)
 	case away(err):
 		return unreachable(err)
 	case errors.Is(err, admin.ErrNoLayout):
@@ -164,11 +148,6 @@ func (c *command) explain(err error) error {
 		return fmt.Errorf("%w; rehop queues lists the queues that rehop knows, and --layout sets how their failed queues are named", err)
 	}
 	return err
-}
-
-// shownManagement is the URL of the management API without its password, and where it comes from.
-func (c *command) shownManagement() string {
-	return fmt.Sprintf("%s (%s)", withoutPassword(c.reach.at.management), place(c.reach.at.managementFrom))
 }
 
 // away reports whether the broker or its management API cannot be reached.
@@ -186,7 +165,7 @@ func (c *command) namedManagement() string {
 	if given == "" && c.reach.file != nil {
 		given = c.reach.file.Management
 	}
-	if given == noAddress {
+	if given == address.None {
 		return ""
 	}
 	return given

@@ -26,11 +26,11 @@ machine. Several copies share the work. It waits for a broker that cannot be rea
 				return err
 			}
 			defer stop()
-			at, err := c.addressesOf(first)
+			at, err := c.placesOf(first)
 			if err != nil {
 				return err
 			}
-			s.Logger.Info("using broker " + at.shownBroker())
+			s.Logger.Info("using broker " + at.broker.String())
 			return runService(cmd.Context(), s)
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/cmd/rehop/internal/address"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/cmd/rehop/internal/flow"
 	"github.com/rehop/rehop/cmd/rehop/internal/logs"
@@ -102,19 +104,19 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// address is the first setting that is not empty, or "" if that is none.
-func address(settings ...string) string {
-	if a := cmp.Or(settings...); a != "none" {
+// listenAt is the first setting that is not empty, or "" if that is none.
+func listenAt(settings ...string) string {
+	if a := cmp.Or(settings...); a != address.None {
 		return a
 	}
 	return ""
 }
 
-// addressesOf returns where the broker of the command line, the environment or a file is.
-func (c *command) addressesOf(file *config.File) (addresses, error) {
+// placesOf returns where the broker of the command line, the environment or a file is.
+func (c *command) placesOf(file *config.File) (places, error) {
 	of := *c
 	of.reach.adopt(file)
-	return of.addresses()
+	return of.findPlaces()
 }
 
 // brokerOf returns how to reach the broker of the command line, the environment or a file.
@@ -146,7 +148,7 @@ func (c *command) service(f *serviceFlags, load func() (*config.File, error), fi
 	began := time.Now()
 	s = serve.Service{
 		Load: onceGiven(first, load), Connect: c.brokerOf, Management: c.managementOf, ReloadTimeout: c.reach.connectTimeout,
-		HTTP: address(f.http, first.Listen.HTTP, localHTTP), Drain: f.drain, Env: c.Env, Logger: log,
+		HTTP: listenAt(f.http, first.Listen.HTTP, localHTTP), Drain: f.drain, Env: c.Env, Logger: log,
 		Ready:  func(report serve.Report) error { return c.reportReady(report, f.readyFile, time.Since(began)) },
 		Reload: reload, Hurry: hurry,
 	}
@@ -219,9 +221,15 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 			fmt.Fprintf(&out, "  %-11s %s\n", name, plain(value))
 		}
 	}
-	row("broker", report.AMQP)
+	where := func(url, listener string) string {
+		if url != "" && slices.Contains(report.Everywhere, listener) {
+			return url + " (all addresses)"
+		}
+		return url
+	}
+	row("broker", where(report.AMQP, config.ListenerAMQP))
 	row("broker", strings.Join(report.Broker, ", "))
-	row("management", report.Management)
+	row("management", where(report.Management, config.ListenerManagement))
 	if report.Login != nil {
 		row("login", report.Login.String())
 	}
@@ -230,8 +238,8 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 	}
 	row("data", report.Data)
 	if report.HTTP != "" {
-		row("health", report.HTTP+"/healthz "+report.HTTP+"/readyz")
-		row("metrics", report.HTTP+"/metrics")
+		row("health", where(report.HTTP+"/healthz "+report.HTTP+"/readyz", config.ListenerHTTP))
+		row("metrics", where(report.HTTP+"/metrics", config.ListenerHTTP))
 	}
 	for _, f := range report.Flows {
 		name := f.Name

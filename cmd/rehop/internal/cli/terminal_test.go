@@ -15,6 +15,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/cmd/rehop/internal/address"
 )
 
 // terminal is surroundings with a user, who types what is in in.
@@ -25,7 +26,7 @@ func terminal(in string, env map[string]string) (Surroundings, *bytes.Buffer, *b
 		Env: func(name string) (string, bool) {
 			value, set := env[name]
 			if name == envManagement && !set {
-				return noAddress, true // not that of this machine
+				return address.None, true // not that of this machine
 			}
 			return value, set
 		},
@@ -227,6 +228,8 @@ func TestRedacted(t *testing.T) {
 		"postgres://ann:p@ss/word@h/db, amqp://b:c@h":     "postgres://***@h/db, amqp://***@h",
 		"POST http://host/path?mail=ann@example.com: 500": "POST http://host/path?mail=ann@example.com: 500",
 		"message to ann@host: refused":                    "message to ann@host: refused",
+		"as in amqp://user:password@host:5672/vhost":      "as in amqp://user:password@host:5672/vhost",
+		"amqp://user:password1@host":                      "amqp://***@host",
 	} {
 		if got := redacted(text); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -55,7 +55,7 @@ In a terminal, s changes the order and q quits. Otherwise top prints a table for
 				return err
 			}
 			defer a.Close()
-			t.names, t.broker = names, c.reach.at.shownBroker()
+			t.names, t.broker = names, c.reach.at.broker.String()
 			if _, err := a.Queues(cmd.Context()); err != nil {
 				return c.explain(err)
 			}

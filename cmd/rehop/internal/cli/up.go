@@ -25,7 +25,7 @@ type upFlags struct {
 func (c *command) up() *cobra.Command {
 	var f upFlags
 	cmd := &cobra.Command{
-		Use:   "up [rehop.yaml]",
+		Use: "up [rehop.yaml]", SuggestFor: []string{"start", "serve", "server"},
 		Short: "Run a broker and flows in one process",
 		Long: `Up runs the embedded broker, its management API, and the flows of a file, by default rehop.yaml in this directory if it exists.
 If the file, --broker or $REHOP_BROKER names a broker, the flows run there and the embedded broker is not started; several copies
@@ -70,12 +70,15 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 		return err
 	}
 	defer stop()
-	amqp := address(f.amqp, first.Listen.AMQP, localAMQP)
+	amqp := listenAt(f.amqp, first.Listen.AMQP, localAMQP)
 	if c.namedBroker() == "" && len(first.Broker) == 0 {
-		s.Embedded = &serve.Embedded{AMQP: amqp, Management: address(f.management, first.Listen.Management, localManagement),
+		s.Embedded = &serve.Embedded{AMQP: amqp, Management: listenAt(f.management, first.Listen.Management, localManagement),
 			Users: first.Users, RabbitMQ: cmp.Or(release, first.RabbitMQ), MaxBody: first.MaxBody}
 		if !f.memory {
 			s.Embedded.Data = cmp.Or(f.data, first.Data, localData)
+		}
+		if first.Data != "" && !sameDirectory(first.Data, s.Embedded.Data) {
+			s.Logger.Warn("data in the file has no effect: --data or --memory has precedence", "data", first.Data, "used", s.Embedded.Data)
 		}
 	} else if f.memory || f.data != "" || f.amqp != "" || f.management != "" || f.rabbitmq != "" {
 		const what = "--memory, --data, --rabbitmq, --listen-amqp and --listen-management are for the embedded broker, which is not started because another broker is named"
@@ -86,14 +89,27 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 		s.Logger.Info("flags have no effect: " + what)
 	}
 	if s.Embedded == nil {
-		at, err := c.addressesOf(first)
+		at, err := c.placesOf(first)
 		if err != nil {
 			return err
 		}
-		if err := refuseItself(ctx, at, amqp); err != nil {
+		if err := refuseItself(ctx, at.broker, amqp); err != nil {
 			return err
 		}
-		s.Logger.Info("using broker " + at.shownBroker() + "; the embedded broker is not started")
+		s.Logger.Info("using broker " + at.broker.String() + "; the embedded broker is not started")
 	}
 	return runService(ctx, s)
+}
+
+// sameDirectory reports whether two paths are those of one directory: systemd names that of a service by a link.
+func sameDirectory(a, b string) bool {
+	if a == b {
+		return true
+	}
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
 }

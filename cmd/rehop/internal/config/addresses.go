@@ -10,29 +10,39 @@ import (
 // addressKeys are the keys for where the broker is, and who may log in.
 var addressKeys = []string{"broker", "management", "tls", "data", "listen", "users"}
 
-// Addresses reads only where the broker of a file is, and who may log in. Clients use it: errors in the other parts of the file, such as secrets
-// that only the service has in its environment, do not matter to them.
+// Addresses reads only where the broker of a file is, and how an operator logs in. Clients use it: errors in the other parts of the file, such as
+// secrets that only the service has in its environment, do not matter to them. So of the users it reads only the operator.
 func Addresses(path string) (*File, error) {
 	text, err := read(path)
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{path: path, env: os.LookupEnv}
-	file := &File{Path: path}
-	if root := r.document(text); root != nil && root.Kind == yaml.MappingNode {
-		kept := *root
-		kept.Content = nil
-		for i := 0; i+1 < len(root.Content); i += 2 {
-			if slices.Contains(addressKeys, root.Content[i].Value) {
-				kept.Content = append(kept.Content, root.Content[i], root.Content[i+1])
-			}
-		}
-		r.file(&kept, file)
-	}
+	// Who the operator is does not depend on values of the environment, which can be missing here.
+	anything := &reader{path: path, env: func(string) (string, bool) { return "", true }}
+	operator := anything.addresses(text).Operator()
+	r := &reader{path: path, env: os.LookupEnv, client: true, onlyUser: operator.Name}
+	file := r.addresses(text)
 	if len(r.faults) > 0 {
 		return nil, r.faults.sorted()
 	}
 	return file, nil
+}
+
+func (r *reader) addresses(text []byte) *File {
+	file := &File{Path: r.path}
+	root := r.document(text)
+	if root == nil || root.Kind != yaml.MappingNode {
+		return file
+	}
+	kept := *root
+	kept.Content = nil
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if slices.Contains(addressKeys, root.Content[i].Value) {
+			kept.Content = append(kept.Content, root.Content[i], root.Content[i+1])
+		}
+	}
+	r.file(&kept, file)
+	return file
 }
 
 // Operator is the user of the embedded broker for commands on this machine: the first administrator, else the first user, else guest.

@@ -12,14 +12,14 @@ import (
 	"github.com/rehop/rehop/target"
 )
 
-// Check reads a file as Load does, and also reports the programs of command targets that this machine does not have. Load does not: a program may
-// be installed later.
+// Check reads a file as Load does, and also reports the programs of command targets and the certificates that this machine does not have. Load does
+// not: a program may be installed later.
 func Check(path string) (*File, error) {
 	text, err := read(path)
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{path: path, env: os.LookupEnv, programs: true}
+	r := &reader{path: path, env: os.LookupEnv, here: true}
 	return r.parse(text)
 }
 

@@ -163,6 +163,7 @@ func (r *reader) document(text []byte) *yaml.Node {
 }
 
 func (r *reader) file(root *yaml.Node, f *File) {
+	var listen places
 	at := r.mapping(withoutOwn(root), "the file", keys{
 		"broker":     r.texts(&f.Broker),
 		"management": r.text(&f.Management),
@@ -171,7 +172,7 @@ func (r *reader) file(root *yaml.Node, f *File) {
 		},
 		"data": r.text(&f.Data),
 		"listen": func(n *yaml.Node) {
-			r.mapping(n, "listen", keys{"amqp": r.text(&f.Listen.AMQP), "management": r.text(&f.Listen.Management), "http": r.text(&f.Listen.HTTP), "tls": r.listenTLS(&f.Listen.TLS)})
+			listen = r.mapping(n, "listen", keys{"amqp": r.text(&f.Listen.AMQP), "management": r.text(&f.Listen.Management), "http": r.text(&f.Listen.HTTP), "tls": r.listenTLS(&f.Listen.TLS)})
 		},
 		"hosts":      r.hosts(&f.Hosts),
 		"users":      func(n *yaml.Node) { r.users(n, f) },
@@ -203,6 +204,12 @@ func (r *reader) file(root *yaml.Node, f *File) {
 	if (f.TLS.Cert == "") != (f.TLS.Key == "") {
 		r.fault(at.at("tls"), "cert and key belong together: give both")
 	}
+	if f.TLS.Cert != "" && f.Listen.TLS.Cert == "" && len(f.Broker) == 0 {
+		r.note(at.at("tls"), "tls is for connections that rehop makes, and does not encrypt its listeners; for these, use tls in listen")
+	}
+	if r.here {
+		r.certificates(f, at, listen)
+	}
 	if _, err := rehop.Topology(f.Config()); err != nil {
 		r.blame(at, err, map[string]string{"URL": "broker"})
 		return
@@ -228,10 +235,14 @@ func withoutOwn(root *yaml.Node) *yaml.Node {
 // users reads users by name: a password, or a mapping.
 func (r *reader) users(n *yaml.Node, f *File) {
 	r.named(n, "users", func(name string, key, value *yaml.Node) {
+		if r.onlyUser != "" && name != r.onlyUser {
+			return
+		}
 		u := User{Name: name}
+		faults := len(r.faults)
 		if value.Kind == yaml.ScalarNode {
 			if value.Tag != "!!null" {
-				r.text(&u.Password)(value)
+				r.password(&u)(value)
 			}
 		} else {
 			r.mapping(value, fmt.Sprintf("user %q", name), r.userKeys(&u))
@@ -243,7 +254,7 @@ func (r *reader) users(n *yaml.Node, f *File) {
 			r.fault(key, "user %s is for the flows of this process; choose another name", InternalUser)
 		case len(name) > 255:
 			r.fault(key, "the name of a user has %d bytes; AMQP allows 255", len(name))
-		case u.Password == "":
+		case u.Password == "" && len(r.faults) == faults: // otherwise the password may be what could not be read
 			r.withoutPassword = append(r.withoutPassword, key)
 		}
 		f.Users = append(f.Users, u)

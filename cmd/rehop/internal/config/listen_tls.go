@@ -36,7 +36,7 @@ func (r *reader) listenTLS(t *ListenTLS) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		var clients string
 		t.For = []string{ListenerAMQP, ListenerManagement, ListenerHTTP}
-		at := r.mapping(n, "tls", keys{"cert": r.text(&t.Cert), "key": r.text(&t.Key), "client-ca": r.text(&t.ClientCA),
+		at := r.mapping(n, "tls", keys{"cert": r.ownFile(&t.Cert), "key": r.ownFile(&t.Key), "client-ca": r.ownFile(&t.ClientCA),
 			"client-cert": choice(r, &clients, "verify", "require"), "for": r.words(&t.For, t.For...)})
 		if t.Cert == "" || t.Key == "" {
 			r.fault(n, "tls of listen needs cert and key: files with the certificate of this program and with its key")
@@ -46,6 +46,14 @@ func (r *reader) listenTLS(t *ListenTLS) func(*yaml.Node) {
 		}
 		t.RequireClientCert = clients == "require"
 	}
+}
+
+// ownFile reads the path of a file of the service. To a client it only matters that there is one.
+func (r *reader) ownFile(to *string) func(*yaml.Node) {
+	if !r.client {
+		return r.text(to)
+	}
+	return func(n *yaml.Node) { *to = n.Value }
 }
 
 // hosts reads names of hosts.

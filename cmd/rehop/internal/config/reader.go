@@ -21,10 +21,14 @@ type reader struct {
 	env    func(name string) (string, bool)
 	faults Faults
 	notes  Faults
-	// programs: report programs of command targets that this machine does not have.
-	programs bool
+	// here: report programs of command targets and files with certificates that this machine does not have.
+	here bool
 	// flowsAt are the positions of the flows, in their order.
 	flowsAt []places
+	// client: the file is read to find the broker. What only the service needs may be missing in the environment.
+	client bool
+	// onlyUser is the only user that is read. Empty: all are.
+	onlyUser string
 	// withoutPassword are the names of users that have none.
 	withoutPassword []*yaml.Node
 }

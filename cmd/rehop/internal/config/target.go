@@ -131,7 +131,7 @@ func (r *reader) command(n *yaml.Node, of string) *target.Command {
 		r.blame(at, err, map[string]string{"Path": "run", "Outcomes": "exit-codes", "Inherit": "env"})
 		return c
 	}
-	if r.programs {
+	if r.here {
 		if err := missingProgram(c); err != nil {
 			r.fault(at.at("run"), "command of %s: %v", of, err)
 		}

@@ -31,7 +31,7 @@ const (
 // userKeys are the keys of a user.
 func (r *reader) userKeys(u *User) keys {
 	return keys{
-		"password": r.text(&u.Password),
+		"password": r.password(u),
 		"tags":     r.words(&u.Tags, "administrator", "monitoring", "policymaker", "management"),
 		"permissions": func(n *yaml.Node) {
 			u.Permissions = make(map[string]broker.Permission)
@@ -55,6 +55,21 @@ func (r *reader) userKeys(u *User) keys {
 		},
 		"max-connections": r.atLeastOne(&u.Limits.MaxConnections),
 		"max-channels":    r.atLeastOne(&u.Limits.MaxChannels),
+	}
+}
+
+// password reads the password of a user.
+func (r *reader) password(u *User) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		if n.Kind != yaml.ScalarNode {
+			r.fault(n, "the password of user %q must be a text, and is %s", u.Name, kindOf(n))
+			return
+		}
+		text, missing := expand(n.Value, r.env)
+		for _, m := range missing {
+			r.fault(n, "the password of user %q: %s", u.Name, m)
+		}
+		u.Password = text
 	}
 }
 

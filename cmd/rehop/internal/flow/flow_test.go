@@ -170,7 +170,7 @@ func TestReload(t *testing.T) {
 
 	before := s.runner.current.flows["steady"].sub
 	changes := s.reload(text+"  changing: {target: {http: '%s'}}\n  coming: {target: {http: '%s'}}\n", steady.url, next.url, next.url)
-	if got, want := fmt.Sprint(changes), fmt.Sprint(Changes{Begun: []string{"coming"}, Changed: []string{"changing"}, Ended: []string{"leaving"}}); got != want {
+	if got, want := fmt.Sprint(changes), fmt.Sprint(Changes{Started: []string{"coming"}, Changed: []string{"changing"}, Stopped: []string{"leaving"}}); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if s.runner.current.flows["steady"].sub != before {

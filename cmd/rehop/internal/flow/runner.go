@@ -117,7 +117,7 @@ func (r *Runner) Reload(ctx context.Context, file *config.File) (Changes, error)
 	if err := r.move(ctx, file, r.current.asNow()); err != nil {
 		return Changes{}, err
 	}
-	return Changes{Client: true, Begun: slices.Sorted(maps.Keys(r.current.flows))}, nil
+	return Changes{Client: true, Started: slices.Sorted(maps.Keys(r.current.flows))}, nil
 }
 
 // move starts everything on a new client, and when it consumes, drains what runs now.
@@ -228,7 +228,7 @@ func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error)
 		if ok || g.refused[f.Name] != nil {
 			changes.Changed = append(changes.Changed, f.Name)
 		} else {
-			changes.Begun = append(changes.Begun, f.Name)
+			changes.Started = append(changes.Started, f.Name)
 		}
 	}
 	if len(begun) > 0 {
@@ -245,7 +245,7 @@ func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error)
 		ending = append(ending, before)
 		delete(g.flows, name)
 		if !wanted[name] {
-			changes.Ended = append(changes.Ended, name)
+			changes.Stopped = append(changes.Stopped, name)
 		}
 	}
 	maps.Copy(g.flows, begun)
@@ -253,7 +253,7 @@ func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error)
 		if begun[name] != nil || !wanted[name] {
 			delete(g.refused, name)
 			if !wanted[name] {
-				changes.Ended = append(changes.Ended, name)
+				changes.Stopped = append(changes.Stopped, name)
 			}
 		}
 	}
@@ -296,14 +296,14 @@ func (r *Runner) changeRelays(file *config.File, changes *Changes) {
 		if ok {
 			changes.Changed = append(changes.Changed, name)
 		} else {
-			changes.Ended = append(changes.Ended, name)
+			changes.Stopped = append(changes.Stopped, name)
 		}
 	}
 	for _, o := range file.Outboxes {
 		if g.relays[o.Name] == nil {
 			g.relays[o.Name] = r.relay(g, o)
 			if !slices.Contains(changes.Changed, o.Name) {
-				changes.Begun = append(changes.Begun, o.Name)
+				changes.Started = append(changes.Started, o.Name)
 			}
 		}
 	}

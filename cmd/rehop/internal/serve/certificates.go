@@ -2,7 +2,6 @@ package serve
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"os"
@@ -28,7 +27,7 @@ type loaded struct {
 }
 
 // listenerTLS returns the TLS settings of a listener, or nil if it uses none. protocols are for ALPN.
-func (r *run) listenerTLS(listener string, protocols ...string) (*tls.Config, error) {
+func (r *running) listenerTLS(listener string, protocols ...string) (*tls.Config, error) {
 	files := r.file.Listen.TLS
 	if !files.Used(listener) {
 		return nil, nil
@@ -86,21 +85,16 @@ func same(a, b os.FileInfo) bool {
 }
 
 func (c *certificates) load(seen []os.FileInfo) (*loaded, error) {
-	pair, err := tls.LoadX509KeyPair(c.files.Cert, c.files.Key)
+	pair, err := config.LoadPair(c.files.Cert, c.files.Key)
 	if err != nil {
-		return nil, fmt.Errorf("read the certificate %s and its key %s: %w", c.files.Cert, c.files.Key, err)
+		return nil, err
 	}
 	settings := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: c.protocols}
 	if c.files.ClientCA == "" {
 		return &loaded{settings, seen}, nil
 	}
-	signers, err := os.ReadFile(c.files.ClientCA)
-	if err != nil {
-		return nil, fmt.Errorf("read the certificates that sign those of clients: %w", err)
-	}
-	settings.ClientCAs = x509.NewCertPool()
-	if !settings.ClientCAs.AppendCertsFromPEM(signers) {
-		return nil, fmt.Errorf("%s has no certificate in PEM format", c.files.ClientCA)
+	if settings.ClientCAs, err = config.LoadSigners(c.files.ClientCA); err != nil {
+		return nil, fmt.Errorf("client-ca: %w", err)
 	}
 	settings.ClientAuth = tls.VerifyClientCertIfGiven
 	if c.files.RequireClientCert {

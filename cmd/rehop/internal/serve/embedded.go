@@ -27,13 +27,13 @@ type Embedded struct {
 	MaxBody int
 
 	server   *broker.Server
-	inside   *inside // the management API for this process
+	pipe     *pipeListener // the management API for this process
 	once     sync.Once
 	password string
 }
 
 // brokerFailure is why the embedded broker has failed, or nil.
-func (r *run) brokerFailure() error {
+func (r *running) brokerFailure() error {
 	if r.Embedded == nil || r.Embedded.server == nil {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (r *run) brokerFailure() error {
 }
 
 // brokerDone is closed when the embedded broker has ended. It is nil if there is none.
-func (r *run) brokerDone() <-chan struct{} {
+func (r *running) brokerDone() <-chan struct{} {
 	if r.Embedded == nil || r.Embedded.server == nil {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (r *run) brokerDone() <-chan struct{} {
 }
 
 // startBroker starts the broker. Call the end that it returns even if it returns an error.
-func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
+func (r *running) startBroker(ctx context.Context) (end func() error, err error) {
 	e := r.Embedded
 	var ends closers
 	end = func() error { return ends.close() }
@@ -60,12 +60,12 @@ func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
 	if err != nil {
 		return end, fmt.Errorf("%w; or use the running broker with --broker", err)
 	}
-	ends = append(ends, closing(amqp))
+	ends = append(ends, closeOnce(amqp))
 	management, err := listen(e.Management, "the management API", config.ListenerManagement)
 	if err != nil {
 		return end, err
 	}
-	ends = append(ends, closing(management))
+	ends = append(ends, closeOnce(management))
 	if err := r.openBroker(amqp, management); err != nil {
 		return end, err
 	}
@@ -85,14 +85,15 @@ func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
 	if err != nil {
 		return end, fmt.Errorf("start the management API: %w", err)
 	}
-	e.inside = newInside()
-	_, closeInside := r.serve(e.inside, "the management API within the process", handler, nil)
-	ends = append(ends, closeInside)
-	if login := r.report.Login; login.LocalOnly && !e.inside.accepts(ctx, login.User, login.Password) {
+	e.pipe = newPipeListener()
+	_, closePipe := r.serve(e.pipe, "the management API within the process", handler, nil)
+	ends = append(ends, closePipe)
+	if login := r.report.Login; login.LocalOnly && !e.pipe.accepts(ctx, login.User, login.Password) {
 		*login = Login{} // somebody has changed or deleted guest
 	}
 	if amqp != nil {
 		r.report.AMQP = r.report.Login.url(amqp, e.server.TLS != nil)
+		r.reportListener(amqp, config.ListenerAMQP, true)
 		// Longer than ctx: other programs can publish while the flows are drained.
 		r.serving.Go(func() {
 			err := e.server.Serve(context.WithoutCancel(ctx), amqp)
@@ -106,15 +107,16 @@ func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
 		if err != nil {
 			return end, err
 		}
-		at, closing := r.serve(management, "the management API", handler, encryption)
+		at, closeAPI := r.serve(management, "the management API", handler, encryption)
 		r.report.Management = at
-		ends = append(ends, closing)
+		r.reportListener(management, config.ListenerManagement, true)
+		ends = append(ends, closeAPI)
 	}
 	return end, nil
 }
 
 // openBroker opens the directory of the broker, which serves nobody yet.
-func (r *run) openBroker(amqp, management net.Listener) error {
+func (r *running) openBroker(amqp, management net.Listener) error {
 	e := r.Embedded
 	users, login, err := e.users(amqp, management)
 	if err != nil {
@@ -139,7 +141,7 @@ func (r *run) openBroker(amqp, management net.Listener) error {
 
 // url is the URL of the broker, with a password only if everybody knows it.
 func (l *Login) url(at net.Listener, encrypted bool) string {
-	u := url.URL{Scheme: "amqp", Host: at.Addr().String(), Path: "/"}
+	u := url.URL{Scheme: "amqp", Host: hostOf(at), Path: "/"}
 	if encrypted {
 		u.Scheme = "amqps"
 	}

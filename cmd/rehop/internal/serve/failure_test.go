@@ -72,7 +72,7 @@ func TestFailedDisk(t *testing.T) {
 // A service whose broker has failed is neither well nor ready.
 func TestHealthOfFailedDisk(t *testing.T) {
 	server := &broker.Server{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
-	r := &run{Service: Service{Embedded: &Embedded{server: server}}}
+	r := &running{Service: Service{Embedded: &Embedded{server: server}}}
 	ask := func() (int, string) {
 		w := httptest.NewRecorder()
 		r.healthz(w, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/internal/hosts"
 )
 
-func (r *run) startHTTP(t *telemetry) (end func() error, err error) {
+func (r *running) startHTTP(t *telemetry) (end func() error, err error) {
 	handler, err := r.healthHandler(t.metrics)
 	if err != nil {
 		return nil, err
@@ -24,16 +24,17 @@ func (r *run) startHTTP(t *telemetry) (end func() error, err error) {
 		return nil, err
 	}
 	r.report.HTTP, end = r.serve(listener, "health and metrics", handler, encryption)
+	r.reportListener(listener, config.ListenerHTTP, false)
 	return end, nil
 }
 
 // healthRoutes are the routes of health and metrics, which need no login.
-func (r *run) healthRoutes(metrics http.Handler) map[string]http.Handler {
-	return map[string]http.Handler{"GET /healthz": http.HandlerFunc(r.healthz), "GET /readyz": http.HandlerFunc(r.readyz), "GET /metrics": metrics}
+func (r *running) healthRoutes(metrics http.Handler) map[string]http.Handler {
+	return map[string]http.Handler{"GET /{$}": http.HandlerFunc(welcome), "GET /healthz": http.HandlerFunc(r.healthz), "GET /readyz": http.HandlerFunc(r.readyz), "GET /metrics": metrics}
 }
 
 // healthHandler serves these routes, for the hosts that the program is reached by.
-func (r *run) healthHandler(metrics http.Handler) (http.Handler, error) {
+func (r *running) healthHandler(metrics http.Handler) (http.Handler, error) {
 	mux := http.NewServeMux()
 	for pattern, handler := range r.healthRoutes(metrics) {
 		mux.Handle(pattern, handler)
@@ -45,8 +46,13 @@ func (r *run) healthHandler(metrics http.Handler) (http.Handler, error) {
 	return names.Handler(mux), nil
 }
 
+// welcome is for people who open the address in a browser.
+func welcome(w http.ResponseWriter, _ *http.Request) {
+	_, _ = w.Write([]byte("Health and metrics of rehop: /healthz, /readyz and /metrics.\nThere are no other pages. The commands rehop queues, rehop top and rehop failed show queues and messages.\n"))
+}
+
 // healthz reports that the process is alive, unless its broker has failed, which only a restart can fix.
-func (r *run) healthz(w http.ResponseWriter, _ *http.Request) {
+func (r *running) healthz(w http.ResponseWriter, _ *http.Request) {
 	if err := r.brokerFailure(); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -61,7 +67,7 @@ type readiness struct {
 	flow.Status
 }
 
-func (r *run) readyz(w http.ResponseWriter, _ *http.Request) {
+func (r *running) readyz(w http.ResponseWriter, _ *http.Request) {
 	status := r.runner.Status()
 	answer := readiness{Ready: status.Ready() && !r.ending.Load() && r.brokerFailure() == nil, Draining: r.ending.Load(), Status: status}
 	w.Header().Set("Content-Type", "application/json")

@@ -9,9 +9,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/cmd/rehop/internal/address"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 )
 
@@ -104,15 +106,7 @@ func (e *Embedded) users(listeners ...net.Listener) (users []broker.User, login 
 
 // local reports whether only this machine can reach the listeners.
 func local(listeners []net.Listener) bool {
-	for _, l := range listeners {
-		if l == nil {
-			continue
-		}
-		if at, ok := l.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(listeners, func(l net.Listener) bool { return l != nil && !address.IsLocal(l.Addr().String()) })
 }
 
 // StoredLogin returns the administrator whose password is in the data directory of a broker, if this user can read it.

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"reflect"
 	"slices"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/cmd/rehop/internal/address"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/cmd/rehop/internal/flow"
 )
@@ -57,6 +57,7 @@ type Report struct {
 	Login      *Login       `json:"login,omitempty"`      // how to log in to both
 	Broker     []string     `json:"broker,omitempty"`     // URLs of another broker, without passwords
 	HTTP       string       `json:"http,omitempty"`       // URL of health and metrics
+	Everywhere []string     `json:"everywhere,omitempty"` // listeners on all addresses of this machine, whose URLs have localhost
 	Data       string       `json:"data,omitempty"`       // directory of the embedded broker
 	Memory     bool         `json:"memory,omitempty"`     // the embedded broker keeps nothing on disk
 	Flows      []FlowReport `json:"flows"`
@@ -71,14 +72,16 @@ type FlowReport struct {
 	Error  string `json:"error,omitempty"` // why the broker refuses it; rehop keeps trying
 }
 
-type run struct {
+// running is a service that runs: what Run has started. It lives until Run returns, and so do its runner, its telemetry and what serving waits
+// for. The goroutine of Run changes file, report and reported; others use only what never changes, and ending and failed.
+type running struct {
 	Service
-	file      *config.File
+	file      *config.File // the one that was loaded last
 	runner    *flow.Runner
 	telemetry *telemetry
-	ending    atomic.Bool
-	failed    chan error // why something has ended unexpectedly; has room for one
-	serving   sync.WaitGroup
+	ending    atomic.Bool    // it drains, or has drained
+	failed    chan error     // why something has ended unexpectedly; has room for one
+	serving   sync.WaitGroup // goroutines of listeners, the broker and the file, which end before Run does
 	report    Report
 	reported  bool // Ready was called
 }
@@ -99,7 +102,7 @@ func (s Service) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r := &run{Service: s, file: file, failed: make(chan error, 1)}
+	r := &running{Service: s, file: file, failed: make(chan error, 1)}
 	var ends closers
 	defer func() {
 		err = errors.Join(err, ends.close())
@@ -142,31 +145,15 @@ func (s Service) Run(ctx context.Context) (err error) {
 }
 
 // connect is how the flows reach their broker.
-func (r *run) connect(f *config.File) (rehop.Config, error) {
+func (r *running) connect(f *config.File) (rehop.Config, error) {
 	if r.Embedded != nil {
 		return rehop.Config{Dial: r.Embedded.server.Dial, Credentials: r.Embedded.credentials}, nil
 	}
 	return r.Connect(f)
 }
 
-func withoutPasswords(urls []string) []string {
-	var shown []string
-	for _, one := range urls {
-		u, err := url.Parse(one)
-		if err != nil {
-			continue // the client reports the error
-		}
-		if u.User != nil {
-			u.User = url.User(u.User.Username())
-		}
-		u.RawQuery = ""
-		shown = append(shown, u.String())
-	}
-	return shown
-}
-
 // wait runs until the end, and reloads the file when asked to.
-func (r *run) wait(ctx context.Context) error {
+func (r *running) wait(ctx context.Context) error {
 	waiting, stop := context.WithCancel(ctx)
 	ready := make(chan struct{})
 	go func() {
@@ -217,7 +204,7 @@ func (r *run) wait(ctx context.Context) error {
 	}
 }
 
-func (r *run) reportReady() error {
+func (r *running) reportReady() error {
 	report := r.report
 	report.Flows, report.Outboxes = []FlowReport{}, []string{}
 	if r.Embedded == nil {
@@ -225,7 +212,9 @@ func (r *run) reportReady() error {
 		if err != nil {
 			return err
 		}
-		report.Broker = withoutPasswords(settings.URLs)
+		for _, one := range settings.URLs {
+			report.Broker = append(report.Broker, address.WithoutPassword(one))
+		}
 	}
 	refused := make(map[string]string)
 	for _, f := range r.runner.Status().Flows {
@@ -243,7 +232,7 @@ func (r *run) reportReady() error {
 }
 
 // reload reads the file again. If it has errors, nothing changes.
-func (r *run) reload(ctx context.Context) {
+func (r *running) reload(ctx context.Context) {
 	file, err := r.Load()
 	if faults, ok := errors.AsType[config.Faults](err); ok {
 		for _, f := range faults {
@@ -251,6 +240,9 @@ func (r *run) reload(ctx context.Context) {
 		}
 		r.Logger.Error("the file was not loaded; everything continues as before", "errors", len(faults))
 		return
+	}
+	if err == nil && r.Embedded != nil && len(file.Broker) > 0 {
+		err = errBrokerAdded
 	}
 	if err == nil {
 		var changes flow.Changes
@@ -260,14 +252,21 @@ func (r *run) reload(ctx context.Context) {
 			if r.reported {
 				r.watchQueues(ctx)
 			}
-			r.Logger.Info("the file was loaded", "begun", changes.Begun, "changed", changes.Changed, "ended", changes.Ended, "reconnected", changes.Client)
+			r.Logger.Info("the file was loaded", "started", listed(changes.Started), "changed", listed(changes.Changed), "stopped", listed(changes.Stopped), "reconnected", changes.Client)
 			return
 		}
 	}
 	r.Logger.Error("the file was not loaded; everything continues as before", "err", err)
 }
 
-func (r *run) warnOfRestart(file *config.File) {
+// errBrokerAdded: the flows would stay where they are, while all commands would use the other broker.
+var errBrokerAdded = errors.New("broker was added, and the flows run on the embedded broker: restart rehop to use the other one. " +
+	"It does not have the messages in the data directory; rehop move takes them there, see docs/moving.md")
+
+// listed is a list for the log, which has [] rather than null if it is empty.
+func listed(names []string) []string { return append([]string{}, names...) }
+
+func (r *running) warnOfRestart(file *config.File) {
 	needs := func(key string, before, now any) {
 		if !reflect.DeepEqual(before, now) {
 			r.Logger.Warn("a change in the file needs a restart", "key", key)
@@ -280,14 +279,13 @@ func (r *run) warnOfRestart(file *config.File) {
 	needs("limits", r.file.Limits, file.Limits)
 	needs("log", r.file.Log, file.Log)
 	if r.Embedded != nil {
-		needs("broker", r.file.Broker, file.Broker)
 		needs("rabbitmq", r.file.RabbitMQ, file.RabbitMQ)
 		needs("max-body", r.file.MaxBody, file.MaxBody) // the broker has this limit, too
 	}
 }
 
 // drain ends the flows when their handlers have finished, or their time is up.
-func (r *run) drain() error {
+func (r *running) drain() error {
 	r.ending.Store(true)
 	limit := cmp.Or(r.Drain, r.file.Drain)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -316,13 +314,13 @@ func (r *run) drain() error {
 }
 
 // serve serves HTTP until the end that it returns is called. what is its name in errors.
-func (r *run) serve(listener net.Listener, what string, handler http.Handler, encryption *tls.Config) (at string, end func() error) {
+func (r *running) serve(listener net.Listener, what string, handler http.Handler, encryption *tls.Config) (at string, end func() error) {
 	server := &http.Server{Handler: handler, TLSConfig: encryption, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(r.Logger.Handler(), slog.LevelWarn)}
-	at = "http://" + listener.Addr().String()
+	at = "http://" + hostOf(listener)
 	accept := server.Serve
 	if encryption != nil {
-		at = "https://" + listener.Addr().String()
+		at = "https://" + hostOf(listener)
 		accept = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 	}
 	r.serving.Go(func() {
@@ -341,16 +339,19 @@ func (r *run) serve(listener net.Listener, what string, handler http.Handler, en
 }
 
 // hosts are the names under which a listener with an address is reached: those of the file, and the one in the address.
-func (r *run) hosts(address string) []string {
+func (r *running) hosts(listen string) []string {
 	names := slices.Clone(r.file.Hosts)
-	host, _, err := net.SplitHostPort(address)
-	if _, notIP := netip.ParseAddr(host); err == nil && host != "" && notIP != nil {
-		names = append(names, host)
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil || host == "" {
+		return names
 	}
-	return names
+	if _, err := netip.ParseAddr(host); err == nil {
+		return names // an IP address is no name
+	}
+	return append(names, host)
 }
 
-func (r *run) fail(err error) {
+func (r *running) fail(err error) {
 	select {
 	case r.failed <- err:
 	default:
@@ -358,19 +359,39 @@ func (r *run) fail(err error) {
 }
 
 // listen listens on an address, or returns nil if it is empty.
-func listen(address, what, key string) (net.Listener, error) {
-	if address == "" {
+func listen(at, what, key string) (net.Listener, error) {
+	if at == "" {
 		return nil, nil
 	}
-	listener, err := net.Listen("tcp", address)
+	listener, err := net.Listen("tcp", at)
 	if err != nil {
 		return nil, fmt.Errorf("listen for %s: %w; choose another address with --listen-%s, or listen.%s in the file", what, err, key, key)
 	}
 	return listener, nil
 }
 
-// closing closes a listener if nobody has done it.
-func closing(listener net.Listener) func() error {
+// hostOf is the host and port at which a client on this machine reaches a listener.
+func hostOf(listener net.Listener) string {
+	at := listener.Addr().String()
+	if reachable, err := address.Reachable(at); err == nil {
+		return reachable
+	}
+	return at // it is within the process
+}
+
+// reportListener notes a listener for the report, and warns if passwords cross the network in the clear.
+func (r *running) reportListener(listener net.Listener, name string, passwords bool) {
+	at := listener.Addr().String()
+	if address.IsEverywhere(at) {
+		r.report.Everywhere = append(r.report.Everywhere, name)
+	}
+	if passwords && !address.IsLocal(at) && !r.file.Listen.TLS.Used(name) {
+		r.Logger.Warn("other machines can connect without TLS, so passwords and messages cross the network in the clear; see tls of listen in docs/flows.md", "listener", name, "address", at)
+	}
+}
+
+// closeOnce closes a listener if nobody has done it.
+func closeOnce(listener net.Listener) func() error {
 	return func() error {
 		if listener == nil {
 			return nil

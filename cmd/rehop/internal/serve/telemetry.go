@@ -54,9 +54,9 @@ type settings struct {
 const outboxesNamed = 100
 
 // startTelemetry starts metrics for Prometheus, and exports metrics and traces by OTLP if the environment asks for it.
-func (r *run) startTelemetry(ctx context.Context) (*telemetry, error) {
+func (r *running) startTelemetry(ctx context.Context) (*telemetry, error) {
 	t := &telemetry{outboxes: make(map[string]outbox.Hooks)}
-	failures := &limiter{logger: r.Logger, every: time.Minute}
+	failures := &quietLogger{logger: r.Logger, every: time.Minute}
 	otel.SetErrorHandler(failures)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -102,7 +102,7 @@ func (r *run) startTelemetry(ctx context.Context) (*telemetry, error) {
 }
 
 // exports reports whether the environment asks for a signal to be exported. Without a variable, nothing is exported.
-func (r *run) exports(signal string) (bool, error) {
+func (r *running) exports(signal string) (bool, error) {
 	get := func(name string) string {
 		value, _ := r.Env(name)
 		return strings.TrimSpace(value)
@@ -159,7 +159,7 @@ func (t *telemetry) observeOutbox(name string) (outbox.Hooks, error) {
 
 // watchQueues exports the numbers of messages in queues, if the management API of the current file can be reached. Nothing else depends
 // on it.
-func (r *run) watchQueues(ctx context.Context) {
+func (r *running) watchQueues(ctx context.Context) {
 	t := r.telemetry
 	reach, now, err := r.overview()
 	if err != nil {
@@ -195,11 +195,11 @@ func (r *run) watchQueues(ctx context.Context) {
 }
 
 // overview returns how to list the queues of the current broker. Management is empty if that is not possible.
-func (r *run) overview() (admin.Config, settings, error) {
+func (r *running) overview() (admin.Config, settings, error) {
 	if r.Embedded != nil {
 		e := r.Embedded
 		const within = "http://localhost" // whatever the address of the management API is
-		return admin.Config{Dial: e.server.Dial, Management: within, HTTP: e.inside.client(), Credentials: e.credentials}, settings{management: within}, nil
+		return admin.Config{Dial: e.server.Dial, Management: within, HTTP: e.pipe.client(), Credentials: e.credentials}, settings{management: within}, nil
 	}
 	at, client, err := r.Management(r.file)
 	if err != nil || at == "" {
@@ -251,7 +251,7 @@ func ObserveFlows(meters metric.MeterProvider, status func() flow.Status) error 
 }
 
 // closeTelemetry exports what has not been exported yet. Errors do not affect the service.
-func (r *run) closeTelemetry(t *telemetry) error {
+func (r *running) closeTelemetry(t *telemetry) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	t.stopWatching(ctx)

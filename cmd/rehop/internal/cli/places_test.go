@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -26,14 +27,14 @@ func inDirectoryWith(t *testing.T, file string) {
 }
 
 // The broker and its management API are those of the flags, the environment, the file in this directory, or this machine.
-func TestAddresses(t *testing.T) {
+func TestPlaces(t *testing.T) {
 	for name, tt := range map[string]struct {
-		broker, management       string // flags
-		env                      map[string]string
-		file                     string
-		wantBroker, wantFrom     string
-		wantAPI, wantAPIFrom     string
-		wantUnknown, wantInError string
+		broker, management   string // flags
+		env                  map[string]string
+		file                 string
+		wantBroker, wantFrom string
+		wantAPI, wantAPIFrom string
+		wantWhy, wantInError string
 	}{
 		"nothing": {
 			wantBroker: localBroker, wantFrom: fromMachine, wantAPI: "http://localhost:15672",
@@ -109,13 +110,24 @@ func TestAddresses(t *testing.T) {
 			file: "listen: {amqp: '5672'}", wantInError: "must be like",
 		},
 		"any port of the API": {
-			file: "listen: {management: ':0'}", wantBroker: "amqp://guest:guest@127.0.0.1:5672/", wantFrom: fromMachine, wantUnknown: "listen.management of rehop.yaml has the port 0",
+			file: "listen: {management: ':0'}", wantBroker: "amqp://guest:guest@127.0.0.1:5672/", wantFrom: fromMachine, wantWhy: "listen.management of rehop.yaml has the port 0",
 		},
 		"no API": {
-			env: map[string]string{envManagement: "none"}, wantBroker: localBroker, wantFrom: fromMachine, wantUnknown: "$REHOP_MANAGEMENT is none",
+			env: map[string]string{envManagement: "none"}, wantBroker: localBroker, wantFrom: fromMachine, wantWhy: "$REHOP_MANAGEMENT is none",
 		},
 		"a password that is missing": {
-			file: "users: {shop: '${NOT_HERE}'}", wantInError: "the environment has no NOT_HERE",
+			file: "users: {shop: '${NOT_HERE}'}", wantInError: `the password of user "shop": ${NOT_HERE}: the environment has no NOT_HERE`,
+		},
+		"only the password of the operator is needed": {
+			file:       "x-shop: &shop {shop: '${NOT_HERE}'}\nusers: {<<: *shop, eve: {password: two, tags: [administrator]}, adam: {password: '${NOR_HERE}'}}",
+			wantBroker: "amqp://eve:two@127.0.0.1:5672/", wantFrom: fromMachine, wantAPI: "http://127.0.0.1:15672",
+		},
+		"a key that only the service has": {
+			file:       "listen: {tls: {cert: a, key: '${CREDENTIALS_DIRECTORY_OF_NOBODY}/tls.key'}}",
+			wantBroker: "amqps://guest:guest@127.0.0.1:5672/", wantFrom: fromMachine, wantAPI: "https://127.0.0.1:15672",
+		},
+		"the password of the operator is missing": {
+			file: "users: {shop: one, eve: {password: '${NOT_HERE}', tags: [administrator]}}", wantInError: `the password of user "eve": ${NOT_HERE}: the environment has no NOT_HERE`,
 		},
 		"no broker's URL": {
 			env: map[string]string{envBroker: "http://ann:secret@host/"}, wantInError: "must be like amqp://",
@@ -125,7 +137,7 @@ func TestAddresses(t *testing.T) {
 			inDirectoryWith(t, tt.file)
 			c := &command{Surroundings: Surroundings{Env: func(name string) (string, bool) { v, set := tt.env[name]; return v, set }}}
 			c.reach.broker, c.reach.management = tt.broker, tt.management
-			got, err := c.addresses()
+			got, err := c.findPlaces()
 			if tt.wantInError != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.wantInError) || strings.Contains(err.Error(), "secret") || codeOf(t.Context(), err) != exitUsage {
 					t.Errorf("got %v, want an error of usage with %q", err, tt.wantInError)
@@ -135,14 +147,18 @@ func TestAddresses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if broker := strings.Join(got.broker, " "); broker != tt.wantBroker || got.brokerFrom != tt.wantFrom || got.management != tt.wantAPI || !strings.Contains(got.unknown, tt.wantUnknown) {
+			why := ""
+			if got.api.why != nil {
+				why = got.api.why.Error()
+			}
+			if broker := strings.Join(got.broker.urls, " "); broker != tt.wantBroker || got.broker.from != tt.wantFrom || got.api.url != tt.wantAPI || !strings.Contains(why, tt.wantWhy) {
 				t.Errorf("got %+v, want broker %s from %s and API %s", got, tt.wantBroker, tt.wantFrom, tt.wantAPI)
 			}
-			if tt.wantAPIFrom != "" && got.managementFrom != tt.wantAPIFrom {
-				t.Errorf("got the API from %q, want %q", got.managementFrom, tt.wantAPIFrom)
+			if tt.wantAPIFrom != "" && got.api.from != tt.wantAPIFrom {
+				t.Errorf("got the API from %q, want %q", got.api.from, tt.wantAPIFrom)
 			}
-			if strings.Contains(got.shownBroker(), "secret") {
-				t.Errorf("got %q, which has the password", got.shownBroker())
+			if strings.Contains(got.broker.String(), "secret") {
+				t.Errorf("got %q, which has the password", got.broker.String())
 			}
 		})
 	}
@@ -174,8 +190,8 @@ func TestProbe(t *testing.T) {
 				tt.answer(w, user)
 			}))
 			defer server.Close()
-			a := addresses{broker: []string{"amqp://ann:secret@localhost/"}, management: server.URL, managementFrom: "somewhere", guessed: true}
-			a.probe(t.Context(), server.Client(), time.Minute)
+			a := apiPlace{url: server.URL, from: "somewhere", optional: true}
+			a.probe(t.Context(), server.Client(), url.UserPassword("ann", "secret"), time.Minute)
 			server.Close()
 			close(sent)
 			login := false
@@ -186,25 +202,25 @@ func TestProbe(t *testing.T) {
 				t.Errorf("the login was sent: got %v, want %v", login, tt.login)
 			}
 			if tt.want == "" {
-				if a.management != server.URL || a.missing != nil {
+				if a.url != server.URL || a.why != nil {
 					t.Errorf("got %+v, want the API to be used", a)
 				}
 				return
 			}
-			err := a.noManagement()
-			if a.management != "" || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), server.URL+" (somewhere)") || codeOf(t.Context(), err) != exitUnreachable {
+			err := a.needed()
+			if a.url != "" || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), server.URL+" (somewhere)") || codeOf(t.Context(), err) != exitUnreachable {
 				t.Errorf("got %v, want %q, the URL, and where it comes from", err, tt.want)
 			}
 		})
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	a := addresses{broker: []string{localBroker}, management: "http://127.0.0.1:1", guessed: true}
-	if a.probe(canceled, http.DefaultClient, time.Minute); a.management != "" || !errors.Is(a.missing, context.Canceled) {
+	a := apiPlace{url: "http://127.0.0.1:1", optional: true}
+	if a.probe(canceled, http.DefaultClient, nil, time.Minute); a.url != "" || !errors.Is(a.why, context.Canceled) {
 		t.Errorf("got %+v, want no API", a)
 	}
-	a = addresses{management: "http://127.0.0.1:1"}
-	if a.probe(t.Context(), http.DefaultClient, time.Minute); a.management == "" {
+	a = apiPlace{url: "http://127.0.0.1:1"}
+	if a.probe(t.Context(), http.DefaultClient, nil, time.Minute); a.url == "" {
 		t.Error("an API that was named is forgotten")
 	}
 }
@@ -226,7 +242,7 @@ func TestRefuseItself(t *testing.T) {
 		"by a flag":          {"amqp://ann:secret@127.0.0.1:1/", "--broker", "127.0.0.1:1", false},
 		"by the file":        {"amqp://ann:secret@127.0.0.1:1/", "broker in rehop.yaml", "127.0.0.1:1", false},
 	} {
-		err := refuseItself(t.Context(), addresses{broker: []string{tt.url}, brokerFrom: tt.from}, tt.listen)
+		err := refuseItself(t.Context(), brokerPlace{[]string{tt.url}, tt.from}, tt.listen)
 		if (err != nil) != tt.refused {
 			t.Errorf("%s: got %v, want an error: %v", name, err, tt.refused)
 		}
@@ -272,7 +288,7 @@ func TestServiceGuessesNothing(t *testing.T) {
 }
 
 // Without users in the file, the password of a broker that other machines can reach is in its data directory.
-func TestAddressesOfStoredLogin(t *testing.T) {
+func TestPlaceOfStoredLogin(t *testing.T) {
 	for file, want := range map[string]string{
 		"{data: here, listen: {amqp: ':5672'}}":                  "amqp://admin:s3cret@localhost:5672/",
 		"{data: here, listen: {management: '0.0.0.0:15672'}}":    "amqp://admin:s3cret@127.0.0.1:5672/",
@@ -288,9 +304,9 @@ func TestAddressesOfStoredLogin(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &command{Surroundings: Surroundings{Env: func(string) (string, bool) { return "", false }}}
-		got, err := c.addresses()
-		if err != nil || len(got.broker) != 1 || got.broker[0] != want {
-			t.Errorf("%s: got %q, %v; want %s", file, got.broker, err, want)
+		got, err := c.findPlaces()
+		if err != nil || len(got.broker.urls) != 1 || got.broker.urls[0] != want {
+			t.Errorf("%s: got %q, %v; want %s", file, got.broker.urls, err, want)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// limiter logs errors of metrics and traces with a limited rate: a collector that is unreachable fails at each export.
-type limiter struct {
+// quietLogger logs errors of metrics and traces with a limited rate: a collector that is unreachable fails at each export.
+type quietLogger struct {
 	logger *slog.Logger
 	every  time.Duration
 
@@ -19,12 +19,12 @@ type limiter struct {
 }
 
 // Handle receives errors of OpenTelemetry.
-func (l *limiter) Handle(err error) { l.log(err.Error()) }
+func (l *quietLogger) Handle(err error) { l.log(err.Error()) }
 
 // Println receives errors of the Prometheus handler.
-func (l *limiter) Println(v ...any) { l.log(strings.TrimSpace(fmt.Sprintln(v...))) }
+func (l *quietLogger) Println(v ...any) { l.log(strings.TrimSpace(fmt.Sprintln(v...))) }
 
-func (l *limiter) log(text string) {
+func (l *quietLogger) log(text string) {
 	l.mu.Lock()
 	now := time.Now()
 	if !l.last.IsZero() && now.Sub(l.last) < l.every {

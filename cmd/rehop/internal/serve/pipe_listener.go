@@ -8,33 +8,33 @@ import (
 	"time"
 )
 
-// inside is a listener for connections within the process. So the metrics of queues are read from the management API
+// pipeListener is a listener for connections within the process. So the metrics of queues are read from the management API
 // whatever its address, its TLS and its users are.
-type inside struct {
+type pipeListener struct {
 	calls  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
 }
 
-func newInside() *inside {
-	return &inside{calls: make(chan net.Conn), closed: make(chan struct{})}
+func newPipeListener() *pipeListener {
+	return &pipeListener{calls: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-func (i *inside) Accept() (net.Conn, error) {
+func (p *pipeListener) Accept() (net.Conn, error) {
 	select {
-	case conn := <-i.calls:
+	case conn := <-p.calls:
 		return conn, nil
-	case <-i.closed:
+	case <-p.closed:
 		return nil, net.ErrClosed
 	}
 }
 
-func (i *inside) Close() error {
-	i.once.Do(func() { close(i.closed) })
+func (p *pipeListener) Close() error {
+	p.once.Do(func() { close(p.closed) })
 	return nil
 }
 
-func (i *inside) Addr() net.Addr {
+func (p *pipeListener) Addr() net.Addr {
 	client, server := net.Pipe()
 	defer client.Close()
 	defer server.Close()
@@ -42,16 +42,16 @@ func (i *inside) Addr() net.Addr {
 }
 
 // client returns a client whose requests all go to the listener.
-func (i *inside) client() *http.Client {
-	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: i.dial}}
+func (p *pipeListener) client() *http.Client {
+	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: p.dial}}
 }
 
-func (i *inside) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (p *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
-	case i.calls <- server:
+	case p.calls <- server:
 		return client, nil
-	case <-i.closed:
+	case <-p.closed:
 		return nil, net.ErrClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -59,8 +59,8 @@ func (i *inside) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // accepts reports whether a user with this password can log in.
-func (i *inside) accepts(ctx context.Context, user, password string) bool {
-	client := i.client()
+func (p *pipeListener) accepts(ctx context.Context, user, password string) bool {
+	client := p.client()
 	defer client.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/api/whoami", nil)
 	if err != nil {

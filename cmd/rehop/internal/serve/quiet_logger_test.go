@@ -15,7 +15,7 @@ import (
 func TestLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		l := &limiter{logger: slog.New(slog.NewJSONHandler(&log, nil)), every: time.Minute}
+		l := &quietLogger{logger: slog.New(slog.NewJSONHandler(&log, nil)), every: time.Minute}
 		for i := range 5 {
 			l.Handle(fmt.Errorf("fault %d", i))
 		}

@@ -1,0 +1,2 @@
+// Package address knows how addresses of listeners and of brokers are read and shown.
+package address
