@@ -39,7 +39,8 @@ type Server struct {
 	Compat Compat
 	// Users can log in, in addition to users that were added while the server ran and are kept in Dir.
 	// Default: guest, as described above, also if all users are InProcess. As in RabbitMQ, it can be changed and deleted
-	// while the server runs, and Dir keeps that.
+	// while the server runs, and Dir keeps that. With other users, a guest in Dir or in an import does not exist unless it
+	// is one of Users.
 	Users []User
 	// Hosts are the names under which clients reach the HTTP API of package mgmt, in addition to IP addresses, localhost
 	// and the name of this machine: "rehop.example", or "*.rehop.example" for all names below it. Requests for other
