@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -87,8 +88,8 @@ func TestLoginsAreThrottled(t *testing.T) {
 			return tryLogin(t, conn, "PLAIN", "\x00"+user+"\x00"+password)
 		}
 		refused := closesConnection(403)
-		for range 5 {
-			if got := try("2001:db8::1", "ann", "wrong"); got != refused {
+		for i := range 5 {
+			if got := try("2001:db8::1", "ann", fmt.Sprint("wrong ", i)); got != refused {
 				t.Fatalf("a wrong password: got %v, want %v", got, refused)
 			}
 		}
