@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/internal/access"
+	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -87,8 +90,8 @@ func TestLoginsAreThrottled(t *testing.T) {
 			return tryLogin(t, conn, "PLAIN", "\x00"+user+"\x00"+password)
 		}
 		refused := closesConnection(403)
-		for range 5 {
-			if got := try("2001:db8::1", "ann", "wrong"); got != refused {
+		for i := range 5 {
+			if got := try("2001:db8::1", "ann", fmt.Sprint("wrong ", i)); got != refused {
 				t.Fatalf("a wrong password: got %v, want %v", got, refused)
 			}
 		}
@@ -145,9 +148,11 @@ func TestMaxConnections(t *testing.T) {
 	first := enter(t, connect())
 	enter(t, connect())
 	p := newPeer(t, connect())
-	p.send([]byte(wire.ProtocolHeader))
-	if got := p.end(); !got.hungUp {
-		t.Errorf("one more: got %v, want the broker to hang up", got)
+	p.send(login("guest", "guest"))
+	expect[*wire.ConnectionStart](p)
+	expect[*wire.ConnectionTune](p)
+	if refused := expect[*wire.ConnectionClose](p); refused.ReplyCode != wire.NotAllowed || !strings.Contains(refused.ReplyText, "has 2 connections, which is its limit") {
+		t.Errorf("one more: got %+v, want 530 and the limit", refused)
 	}
 	serves(t, dial(t, server))
 	first.sendMethods(0, &wire.ConnectionClose{ReplyCode: 200})
@@ -155,9 +160,38 @@ func TestMaxConnections(t *testing.T) {
 	_ = first.conn.Close()
 	for { // the broker notices the end a moment later
 		p := newPeer(t, connect())
+		p.send(login("guest", "guest"))
+		expect[*wire.ConnectionStart](p)
+		expect[*wire.ConnectionTune](p)
+		if m, err := p.method(); err == nil {
+			if _, ok := m.(*wire.ConnectionOpenOK); ok {
+				return
+			}
+		}
+	}
+}
+
+// Strangers who do not log in shut nobody out: they do not count as connections, and too many of them end the oldest.
+func TestStrangersShutNobodyOut(t *testing.T) {
+	const limit = 20
+	server := &broker.Server{Logger: quiet(), MaxConnections: limit}
+	if _, err := access.Start(server, func(c *node.Config) { c.MaxHandshakes = limit }); err != nil {
+		t.Fatal(err)
+	}
+	connect := listen(t, server, nil)
+	var strangers []*peer
+	for i := range 3 * limit {
+		p := newPeer(t, connect())
 		p.send([]byte(wire.ProtocolHeader))
-		if _, err := p.method(); err == nil {
-			return
+		expect[*wire.ConnectionStart](p)
+		strangers = append(strangers, p)
+		if i%10 == 0 {
+			serves(t, connect())
+		}
+	}
+	for i, p := range strangers[:2*limit] {
+		if got := p.end(); !got.hungUp {
+			t.Errorf("stranger %d: got %v, want the broker to hang up", i, got)
 		}
 	}
 }

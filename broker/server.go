@@ -19,6 +19,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/broker/internal/session"
 	"github.com/rehop/rehop/broker/internal/store"
+	"github.com/rehop/rehop/internal/descriptors"
 )
 
 // Server is a broker. The zero value works: it keeps everything in memory, and the user guest with the password guest
@@ -39,7 +40,8 @@ type Server struct {
 	Compat Compat
 	// Users can log in, in addition to users that were added while the server ran and are kept in Dir.
 	// Default: guest, as described above, also if all users are InProcess. As in RabbitMQ, it can be changed and deleted
-	// while the server runs, and Dir keeps that.
+	// while the server runs, and Dir keeps that. With other users, a guest in Dir or in an import does not exist unless it
+	// is one of Users.
 	Users []User
 	// Hosts are the names under which clients reach the HTTP API of package mgmt, in addition to IP addresses, localhost
 	// and the name of this machine: "rehop.example", or "*.rehop.example" for all names below it. Requests for other
@@ -60,8 +62,9 @@ type Server struct {
 	// MaxMessage is the largest accepted message body in bytes, at most 512 MiB. A larger one closes the channel.
 	// Default: 16 MiB, as in RabbitMQ 4.
 	MaxMessage int
-	// MaxConnections is how many connections the server accepts. More are closed at once. Those of Dial do not count.
-	// Default: no limit.
+	// MaxConnections is how many connections the server accepts. The login of more is refused (530). Those of Dial do not
+	// count. Connections that have not logged in do not count either: there can be a quarter as many as this process can
+	// have files, at most 2,048, and one more ends the oldest of them. Default: no limit.
 	MaxConnections int
 	// MemoryLimit is how many bytes messages, queues, exchanges, bindings and consumers may use, including what the
 	// garbage collector needs. Lower it if other programs need the memory. Above the limit, publishers are blocked.
@@ -189,7 +192,7 @@ func (s *Server) config() (node.Config, error) {
 		Dir: s.Dir, Store: store.Options{Sync: store.SyncMode(s.Sync), DiskReserve: s.DiskReserve}, Compat: compat,
 		Name: cmp.Or(s.Name, "rehop"), Version: compat.Release(),
 		FrameMax: cmp.Or(s.FrameMax, 128<<10), ChannelMax: cmp.Or(s.ChannelMax, 2047), Heartbeat: max(cmp.Or(s.Heartbeat, time.Minute), 0),
-		MaxMessage: cmp.Or(s.MaxMessage, 16<<20), MaxConnections: s.MaxConnections,
+		MaxMessage: cmp.Or(s.MaxMessage, 16<<20), MaxConnections: s.MaxConnections, MaxHandshakes: descriptors.Share(4, 16, 2048),
 		MemoryLimit: memoryLimit, MessageCache: cmp.Or(s.MessageCache, min(32<<20, memoryLimit/8)),
 		ConsumerTimeout: max(cmp.Or(s.ConsumerTimeout, 30*time.Minute), 0), Logger: cmp.Or(s.Logger, slog.Default()),
 	}

@@ -85,6 +85,17 @@ func (c *call) vhostOf(f *fields) *node.Vhost {
 	return v
 }
 
+// importToUser changes a user. Definitions of RabbitMQ usually contain guest: where it is excluded, nothing is imported
+// for it.
+func (c *call) importToUser(f *fields, name string, create bool, edit func(*node.User)) error {
+	if f.err == nil && c.node.Excludes(name) {
+		c.node.Log.Warn("a user was not imported, because the configuration has users", "user", name)
+		return nil
+	}
+	_, err := c.editUser(f, name, create, edit)
+	return err
+}
+
 // editUser changes a user, unless a field could not be read.
 func (c *call) editUser(f *fields, name string, create bool, edit func(*node.User)) (created bool, err error) {
 	if f.err != nil {
@@ -94,8 +105,7 @@ func (c *call) editUser(f *fields, name string, create bool, edit func(*node.Use
 }
 
 func (c *call) importUser(f *fields) error {
-	_, err := c.editUser(f, f.name("a user"), true, userEdit(f))
-	return err
+	return c.importToUser(f, f.name("a user"), true, userEdit(f))
 }
 
 func (c *call) importVhost(f *fields) error {
@@ -108,14 +118,12 @@ func (c *call) importVhost(f *fields) error {
 
 func (c *call) importPermission(f *fields) error {
 	v, user, p := c.vhostOf(f), f.text("user", ""), f.permission()
-	_, err := c.editUser(f, user, false, func(u *node.User) { u.Permissions[v.Name] = p })
-	return err
+	return c.importToUser(f, user, false, func(u *node.User) { u.Permissions[v.Name] = p })
 }
 
 func (c *call) importTopicPermission(f *fields) error {
 	v, user := c.vhostOf(f), f.text("user", "")
-	_, err := c.editUser(f, user, false, topicEdit(f, v))
-	return err
+	return c.importToUser(f, user, false, topicEdit(f, v))
 }
 
 func (c *call) importGlobalParameter(f *fields) error {

@@ -2,6 +2,7 @@ package mgmt
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -35,8 +36,8 @@ func TestLoginsAreThrottled(t *testing.T) {
 		whoami := func(from, password string) *httptest.ResponseRecorder {
 			return ask(handler, from, "ann", password, "GET", "/api/whoami", "")
 		}
-		for range 6 {
-			whoami("192.0.2.1:5", "wrong")
+		for i := range 6 {
+			whoami("192.0.2.1:5", fmt.Sprint("wrong ", i))
 		}
 		if w := whoami("192.0.2.1:6", "secret"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" {
 			t.Errorf("got %d with Retry-After %q, want 429 and 1", w.Code, w.Header().Get("Retry-After"))

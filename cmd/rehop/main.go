@@ -7,8 +7,12 @@ import (
 	"os"
 
 	"github.com/rehop/rehop/cmd/rehop/internal/cli"
+	"github.com/rehop/rehop/cmd/rehop/internal/reap"
 )
 
 func main() {
+	if code, first := reap.First(); first {
+		os.Exit(code)
+	}
 	os.Exit(cli.Run(context.Background(), os.Args[1:], cli.Terminal()))
 }

@@ -152,7 +152,7 @@ func (n *Node) restoreDefinition(kind string, names []string, value []byte) erro
 			u.Permissions = make(map[string]Permission)
 		}
 		u.Name = names[0]
-		n.users[u.Name] = &u
+		n.restoreUser(&u)
 		return nil
 	}
 	v := n.vhosts[names[0]]

@@ -41,6 +41,9 @@ func (n *Node) EditUser(name string, create bool, edit func(*User)) (created boo
 	case old == nil && !create:
 		n.mu.Unlock()
 		return false, fmt.Errorf("no user %q", name)
+	case old == nil && n.Excludes(name):
+		n.mu.Unlock()
+		return false, errExcluded(name)
 	case old != nil && old.InProcess:
 		n.mu.Unlock()
 		return false, old.isPrivate()

@@ -92,7 +92,7 @@ func (n *Node) Login(from Peer, name, password string) (*User, error) {
 	if from.inProcess {
 		return u, err
 	}
-	if wait := n.logins.Decide(throttle.Source(from.address), name, err == nil); wait > 0 {
+	if wait := n.logins.Decide(throttle.Source(from.address), name, password, err == nil); wait > 0 {
 		n.logThrottled(from, name, wait)
 		return nil, &ThrottledError{wait}
 	}

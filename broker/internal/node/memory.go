@@ -115,7 +115,7 @@ func (n *Node) CheckConsumerMemory(q *Queue, weight int64) error {
 
 // DefaultMemoryLimit is two fifths of the memory that this process may use, as in RabbitMQ; 1 GiB if that is unknown.
 func DefaultMemoryLimit() int64 {
-	most := availableMemory(os.DirFS("/"))
+	most := availableMemory(os.DirFS("/"), installedMemory)
 	if limit := debug.SetMemoryLimit(-1); limit > 0 && limit < math.MaxInt64 && (most == 0 || limit < most) {
 		most = limit
 	}
@@ -126,12 +126,14 @@ func DefaultMemoryLimit() int64 {
 }
 
 // availableMemory is the lowest of the machine's memory and the limits of the process's control groups; 0: unknown.
-func availableMemory(root fs.FS) (least int64) {
+// installed is what the kernel reports; /proc/meminfo can be less, in containers.
+func availableMemory(root fs.FS, installed func() (int64, bool)) (least int64) {
 	note := func(n int64, ok bool) {
 		if ok && n > 0 && (least == 0 || n < least) {
 			least = n
 		}
 	}
+	note(installed())
 	note(machineMemory(root))
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -162,6 +164,10 @@ func availableMemory(root fs.FS) (least int64) {
 	return least
 }
 
+// noLimit is more than any machine has. The first version of control groups has no word for "no limit", only the highest
+// number of bytes in whole pages.
+const noLimit = 1 << 60
+
 // number reads a file that has a number. "max" is none.
 func number(root fs.FS, name string) (int64, bool) {
 	content, err := fs.ReadFile(root, name)
@@ -169,7 +175,7 @@ func number(root fs.FS, name string) (int64, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
-	return n, err == nil
+	return n, err == nil && n < noLimit
 }
 
 func machineMemory(root fs.FS) (int64, bool) {

@@ -65,17 +65,27 @@ func TestAvailableMemory(t *testing.T) {
 		files fstest.MapFS
 		want  int64
 	}{
-		"nothing known":     {fstest.MapFS{}, 0},
-		"a machine":         {fstest.MapFS{"proc/meminfo": meminfo}, 16 << 20},
-		"a group":           {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("4194304\n")}, 4 << 20},
-		"the group above":   {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("max\n"), "sys/fs/cgroup/a/memory.max": file("2097152\n")}, 2 << 20},
-		"a container":       {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("0::/../x\n"), "sys/fs/cgroup/memory.max": file("1048576\n")}, 1 << 20},
-		"the first version": {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("5:cpu:/c\n4:memory:/c\n"), "sys/fs/cgroup/memory/c/memory.limit_in_bytes": file("3145728\n")}, 3 << 20},
-		"no limit":          {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("4:memory:/\n"), "sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712\n")}, 16 << 20},
-		"nonsense":          {fstest.MapFS{"proc/meminfo": file("MemTotal: much kB"), "proc/self/cgroup": file("hello\n")}, 0},
+		"no limit, and nothing else known": {fstest.MapFS{"proc/self/cgroup": file("4:memory:/\n"), "sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712\n")}, 0},
+		"large pages":                      {fstest.MapFS{"proc/self/cgroup": file("4:memory:/\n"), "sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854710272\n")}, 0},
+		"nothing known":                    {fstest.MapFS{}, 0},
+		"a machine":                        {fstest.MapFS{"proc/meminfo": meminfo}, 16 << 20},
+		"a group":                          {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("4194304\n")}, 4 << 20},
+		"the group above":                  {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("max\n"), "sys/fs/cgroup/a/memory.max": file("2097152\n")}, 2 << 20},
+		"a container":                      {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("0::/../x\n"), "sys/fs/cgroup/memory.max": file("1048576\n")}, 1 << 20},
+		"the first version":                {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("5:cpu:/c\n4:memory:/c\n"), "sys/fs/cgroup/memory/c/memory.limit_in_bytes": file("3145728\n")}, 3 << 20},
+		"no limit":                         {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("4:memory:/\n"), "sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712\n")}, 16 << 20},
+		"nonsense":                         {fstest.MapFS{"proc/meminfo": file("MemTotal: much kB"), "proc/self/cgroup": file("hello\n")}, 0},
 	} {
-		if got := availableMemory(c.files); got != c.want {
+		if got := availableMemory(c.files, func() (int64, bool) { return 0, false }); got != c.want {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)
+		}
+		// The kernel reports 8 MiB.
+		want := int64(8 << 20)
+		if c.want > 0 {
+			want = min(want, c.want)
+		}
+		if got := availableMemory(c.files, func() (int64, bool) { return 8 << 20, true }); got != want {
+			t.Errorf("%s, with what the kernel reports: got %d, want %d", name, got, want)
 		}
 	}
 	const limit = 100 << 20 // of the runtime: less than any machine has on which Go's tests run

@@ -44,8 +44,10 @@ type Config struct {
 	MessageCache int64
 	// ConsumerTimeout is how long a delivery may be unacked; 0: no limit.
 	ConsumerTimeout time.Duration
-	// MaxConnections is the limit of connections; 0: no limit.
+	// MaxConnections is the limit of connections that have logged in; 0: no limit.
 	MaxConnections int
+	// MaxHandshakes is the limit of those that have not; 0: no limit.
+	MaxHandshakes int
 	// Failed is called once if the disk fails. Nothing is confirmed any more, and the node can only be closed.
 	// Nil: the error is only logged.
 	Failed func(error)

@@ -37,10 +37,6 @@ type User struct {
 	initial   bool // the default user, until somebody changes it
 }
 
-// DefaultUser is the name of the user that a broker without configured users begins with. As in RabbitMQ, everybody knows
-// its password, so it can log in only from this machine.
-const DefaultUser = "guest"
-
 // isPrivate is the error of a change to a user that exists only within the process.
 func (u *User) isPrivate() error {
 	return fmt.Errorf("user %q is for connections within the broker's process, and cannot be changed", u.Name)
@@ -157,29 +153,6 @@ func (n *Node) DeleteUser(name string) error {
 	n.permissionsChanged()
 	n.clients.CloseConnections(fmt.Sprintf("user '%s' is deleted", name), func(user string, _ *Vhost) bool { return user == name })
 	return n.kept(mark)
-}
-
-// defaultUserState is what is kept on disk of the default user.
-type defaultUserState struct {
-	Deleted bool `json:"deleted"`
-}
-
-// defaultUserKey is the key of its definition.
-const defaultUserKey = "default-user"
-
-// seedDefault creates the default user, unless it was changed or deleted while the broker ran.
-func (n *Node) seedDefault() error {
-	u := n.Config.DefaultUser
-	if u == nil || n.User(u.Name) != nil {
-		return nil
-	}
-	if n.Store != nil {
-		var state defaultUserState
-		if err := restoreOne(n.Store.Definitions(), defaultUserKey, &state); err != nil || state.Deleted {
-			return err
-		}
-	}
-	return n.seedUser(*u, true)
 }
 
 // seedUser adds a user of the configuration. It is never on disk, and replaces one that is: the configuration decides.

@@ -39,7 +39,8 @@ type Connection struct {
 	access     *node.Access
 	own        bool // used by the broker itself
 	peer       node.Peer
-	unlogged   bool // its end is not logged
+	unlogged   bool        // its end is not logged
+	crowdedOut atomic.Bool // its handshake was ended in favor of newer ones
 
 	stage       stage
 	opened      atomic.Bool                    // the handshake is over
@@ -83,9 +84,15 @@ func (c *Connection) serve() {
 		return
 	}
 	defer n.part(c)
+	n.admission.begin(c, n.Config.MaxHandshakes)
+	defer n.admission.leave(c)
 	go c.out.write(c.resume, n.wakeReaders)
 	_ = c.conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	err := c.handshake()
+	n.admission.endHandshake(c)
+	if err != nil && c.crowdedOut.Load() {
+		err = errCrowdedOut(n.Config.MaxHandshakes)
+	}
 	if err == nil {
 		_ = c.conn.SetDeadline(time.Time{})
 		c.opened.Store(true)

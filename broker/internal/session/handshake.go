@@ -215,6 +215,9 @@ func (c *Connection) open() error {
 	if v == nil {
 		return refuseWith(m.ID(), wire.NotAllowed, "vhost %s not found", open.VirtualHost)
 	}
+	if err := c.node.admission.admit(c, c.node.Config.MaxConnections); err != nil {
+		return withMethod(err, m.ID())
+	}
 	if err := c.node.enterVhost(c, v); err != nil {
 		return refuseWith(m.ID(), wire.NotAllowed, "%s", err)
 	}

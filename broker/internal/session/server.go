@@ -25,11 +25,11 @@ type Server struct {
 	commits    confirmWaiters
 	faults     faults
 	registry   connectionRegistry
+	admission  admission
 	pipes      atomic.Uint64 // number of those created so far
 
 	mu          sync.Mutex
 	connections map[*Connection]struct{}
-	fromNetwork int // how many of them are not from within the process, and so count for MaxConnections
 	replies     map[string]*replies
 	listeners   []net.Listener
 	closing     bool
@@ -40,6 +40,7 @@ type Server struct {
 func Open(c node.Config) (*Server, error) {
 	s := &Server{connections: make(map[*Connection]struct{}), replies: make(map[string]*replies)}
 	s.registry.init()
+	s.admission.init()
 	_, err := node.Open(c, func(n *node.Node) node.Clients {
 		s.Node = n
 		s.incomplete.init(s)
@@ -196,13 +197,8 @@ func (n *Server) join(c *Connection) error {
 		return errors.New("the broker is closing")
 	case n.failed != nil:
 		return n.failed
-	case !c.peer.InProcess() && n.Config.MaxConnections > 0 && n.fromNetwork >= n.Config.MaxConnections:
-		return fmt.Errorf("the broker has %d connections, which is its limit", n.fromNetwork)
 	}
 	n.connections[c] = struct{}{}
-	if !c.peer.InProcess() {
-		n.fromNetwork++
-	}
 	return nil
 }
 
@@ -210,9 +206,6 @@ func (n *Server) part(c *Connection) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.connections, c)
-	if !c.peer.InProcess() {
-		n.fromNetwork--
-	}
 }
 
 // randomName returns a name like those of RabbitMQ: a prefix and 22 characters that cannot be guessed.

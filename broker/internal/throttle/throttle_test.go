@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -10,10 +11,15 @@ import (
 
 var here, there = Source(netip.MustParseAddr("192.0.2.1")), Source(netip.MustParseAddr("192.0.2.2"))
 
-// fail fails to log in this many times, and returns the wait of the last one.
+// try logs in with the right password, or with one that was never tried before.
+func (l *Logins) try(from netip.Prefix, user string, right bool) (wait time.Duration) {
+	return l.Decide(from, user, rand.Text(), right)
+}
+
+// fail fails to log in this many times, each with another password, and returns the wait of the last one.
 func (l *Logins) fail(from netip.Prefix, user string, times int) (wait time.Duration) {
 	for range times {
-		wait = l.Decide(from, user, false)
+		wait = l.try(from, user, false)
 	}
 	return wait
 }
@@ -29,17 +35,17 @@ func TestDelayGrows(t *testing.T) {
 			want *= time.Second
 			// Neither guesses in between nor the right password change the delay.
 			for _, right := range []bool{false, true} {
-				if wait := l.Decide(here, "ann", right); wait != want {
+				if wait := l.try(here, "ann", right); wait != want {
 					t.Fatalf("right %v: got a wait of %v, want %v", right, wait, want)
 				}
 			}
 			time.Sleep(want)
-			if wait := l.Decide(here, "ann", false); wait != 0 {
+			if wait := l.try(here, "ann", false); wait != 0 {
 				t.Fatalf("after the delay: got a wait of %v, want 0", wait)
 			}
 		}
 		time.Sleep(longestDelay)
-		if wait := l.Decide(here, "ann", true); wait != 0 {
+		if wait := l.try(here, "ann", true); wait != 0 {
 			t.Fatalf("the right password: got a wait of %v, want 0", wait)
 		}
 		if wait := l.fail(here, "ann", freeFailures); wait != 0 {
@@ -55,10 +61,10 @@ func TestOthersAreNotDelayed(t *testing.T) {
 		if wait := l.fail(here, "ann", 10_000); wait == 0 {
 			t.Fatal("the guesses are not delayed")
 		}
-		if wait := l.Decide(there, "ann", true); wait != 0 {
+		if wait := l.try(there, "ann", true); wait != 0 {
 			t.Errorf("ann elsewhere: got a wait of %v, want 0", wait)
 		}
-		if wait := l.Decide(here, "bob", true); wait != 0 {
+		if wait := l.try(here, "bob", true); wait != 0 {
 			t.Errorf("bob: got a wait of %v, want 0", wait)
 		}
 	})
@@ -69,31 +75,31 @@ func TestOthersAreNotDelayed(t *testing.T) {
 func TestManyUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New()
-		l.Decide(here, "ann", true)
+		l.try(here, "ann", true)
 		tried := 0
 		for i := range 1000 {
-			if l.Decide(here, fmt.Sprint("user ", i), false) == 0 {
+			if l.try(here, fmt.Sprint("user ", i), false) == 0 {
 				tried++
 			}
 		}
 		if tried != burst {
 			t.Errorf("got %d guesses at once, want %d", tried, burst)
 		}
-		if wait := l.Decide(here, "ann", true); wait != 0 {
+		if wait := l.try(here, "ann", true); wait != 0 {
 			t.Errorf("ann: got a wait of %v, want 0", wait)
 		}
-		if wait := l.Decide(here, "bob", true); wait != time.Second {
+		if wait := l.try(here, "bob", true); wait != time.Second {
 			t.Errorf("bob: got a wait of %v, want 1s", wait)
 		}
 		time.Sleep(time.Second)
-		if wait := l.Decide(here, "bob", true); wait != 0 {
+		if wait := l.try(here, "bob", true); wait != 0 {
 			t.Errorf("bob, a second later: got a wait of %v, want 0", wait)
 		}
 		for range 24 * 3600 {
 			time.Sleep(time.Second)
-			l.Decide(there, "stale", false)
+			l.try(there, "stale", false)
 		}
-		if wait := l.Decide(there, "ann", true); wait != 0 {
+		if wait := l.try(there, "ann", true); wait != 0 {
 			t.Errorf("ann beside a program with a wrong password: got a wait of %v, want 0", wait)
 		}
 	})
@@ -118,9 +124,9 @@ func TestBounded(t *testing.T) {
 		l.fail(here, "ann", freeFailures)
 		for i := range 3 * maxAddresses {
 			for user := range 2 * maxUsers {
-				l.Decide(Source(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), fmt.Sprint(user), false)
+				l.try(Source(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), fmt.Sprint(user), false)
 			}
-			if wait := l.Decide(here, "ann", true); wait == 0 {
+			if wait := l.try(here, "ann", true); wait == 0 {
 				t.Fatalf("after %d addresses the failures of ann are forgotten", i)
 			}
 		}
@@ -128,9 +134,89 @@ func TestBounded(t *testing.T) {
 			t.Errorf("got %d and %d addresses, want %d", len(l.places), l.recent.Len(), maxAddresses)
 		}
 		for from, e := range l.places {
-			if users := len(e.Value.(*place).users); users > maxUsers {
+			if users := max(len(e.Value.(*place).others), len(e.Value.(*place).known)); users > maxUsers {
 				t.Fatalf("%v: got %d users, want at most %d", from, users, maxUsers)
 			}
+		}
+	})
+}
+
+// Invented users do not displace the record of a user whose password is guessed.
+func TestInventedUsersDoNotHelp(t *testing.T) {
+	judged := func(invented int) (guesses int) {
+		synctest.Test(t, func(t *testing.T) {
+			l := New()
+			l.fail(here, "nobody", 1)
+			for i := range burst {
+				l.try(here, fmt.Sprint("invented ", i), false)
+			}
+			for second := range 300 {
+				time.Sleep(time.Second)
+				if l.try(here, "ops", false) == 0 {
+					guesses++
+				}
+				for i := range invented {
+					l.try(here, fmt.Sprint("invented ", second, i), false)
+				}
+			}
+		})
+		return guesses
+	}
+	alone, helped := judged(0), judged(17)
+	if alone > 20 || helped > alone {
+		t.Errorf("%d guesses are judged, and %d with invented users, want at most 20, and no more with them", alone, helped)
+	}
+}
+
+// A program with an old password does not lock out others at its address who have the right one, whether these have logged
+// in before or not. It may know a few old ones.
+func TestOldPasswordLocksNobodyOut(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := New()
+			if known {
+				l.try(here, "ann", true)
+			}
+			for i := range 5 * 60 {
+				if wait := l.Decide(here, "ann", fmt.Sprint("old ", i%2), false); wait != 0 {
+					t.Fatalf("old password, try %d: got a wait of %v, want 0", i, wait)
+				}
+				if wait := l.try(here, "ann", true); wait != 0 {
+					t.Fatalf("right password, try %d: got a wait of %v, want 0", i, wait)
+				}
+				time.Sleep(200 * time.Millisecond)
+			}
+		})
+	}
+}
+
+// Who shares the address of a known user can guess once per second, after a burst. As long as it is no more, the user is not locked out.
+// A day after the last login, the user is like others.
+func TestKnownUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New()
+		l.try(here, "ann", true)
+		for i := range 600 {
+			l.try(here, "ann", false)
+			if wait := l.try(here, "ann", true); wait != 0 {
+				t.Fatalf("guess %d: got a wait of %v for the right password, want 0", i, wait)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Hour)
+		judged := 0
+		for range 100_000 {
+			if l.try(here, "ann", false) == 0 {
+				judged++
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if judged > burst+101 {
+			t.Errorf("%d guesses were judged in 100 s, want at most %d", judged, burst+101)
+		}
+		time.Sleep(knownFor)
+		if wait := l.fail(here, "ann", freeFailures+1); wait != time.Second {
+			t.Errorf("a day later: got a wait of %v, want 1s", wait)
 		}
 	})
 }

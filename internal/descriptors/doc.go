@@ -1,0 +1,2 @@
+// Package descriptors knows how many files and sockets this process can have open.
+package descriptors
