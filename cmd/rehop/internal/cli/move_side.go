@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/cmd/rehop/internal/address"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/internal/rabbit"
 )
@@ -66,16 +67,16 @@ func (c *command) findSource(s *side) (err error) {
 	case c.reach.broker == "" && inEnvironment != "":
 		s.urls, s.urlsFrom = separated(inEnvironment), "$"+envFrom
 	default:
-		at, err := c.addresses()
+		at, err := c.findPlaces()
 		if err != nil {
 			return err
 		}
-		s.urls, s.urlsFrom = at.broker, at.brokerFrom
-		if s.management == "" && at.management == "" {
-			return usage("move needs the management API of the source, and %s; set its URL with --from-management", cmp.Or(at.unknown, "nothing names it"))
+		s.urls, s.urlsFrom = at.broker.urls, at.broker.from
+		if s.management == "" && at.api.url == "" {
+			return usage("move needs the management API of the source, and %w; set its URL with --from-management", at.api.why)
 		}
 		if s.management == "" {
-			s.management, s.managementFrom = at.management, at.managementFrom
+			s.management, s.managementFrom = at.api.url, at.api.from
 		}
 	}
 	if s.encryption, err = c.reach.tlsConfig(); err != nil {
@@ -131,9 +132,9 @@ func (s side) notConnected(err error) error {
 	}
 	shown := make([]string, 0, len(s.urls))
 	for _, one := range s.urls {
-		shown = append(shown, withoutPassword(one))
+		shown = append(shown, address.WithoutPassword(one))
 	}
-	return fmt.Errorf("connect to the %s %s (%s): %w; %s", s.role, strings.Join(shown, ", "), place(s.urlsFrom), err, hint)
+	return fmt.Errorf("connect to the %s %s (%s): %w; %s", s.role, strings.Join(shown, ", "), named(s.urlsFrom), err, hint)
 }
 
 func (s side) noManagement(err error) error {
@@ -141,5 +142,5 @@ func (s side) noManagement(err error) error {
 	if errors.Is(err, admin.ErrManagementLogin) {
 		hint = fmt.Sprintf("the login is that of the broker unless --%s-management has another one", s.flag)
 	}
-	return fmt.Errorf("the management API of the %s, %s (%s): %w; %s", s.role, withoutPassword(s.management), cmp.Or(s.managementFrom, "from --"+s.flag+"-management"), err, hint)
+	return fmt.Errorf("the management API of the %s, %s (%s): %w; %s", s.role, address.WithoutPassword(s.management), cmp.Or(s.managementFrom, "from --"+s.flag+"-management"), err, hint)
 }

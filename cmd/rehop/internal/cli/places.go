@@ -222,16 +222,16 @@ func (b brokerPlace) String() string {
 	for _, one := range b.urls {
 		shown = append(shown, address.WithoutPassword(one))
 	}
-	return fmt.Sprintf("%s (%s)", strings.Join(shown, ", "), origin(b.from))
+	return fmt.Sprintf("%s (%s)", strings.Join(shown, ", "), named(b.from))
 }
 
 // String is the URL without its password, and where it comes from.
 func (a apiPlace) String() string {
-	return fmt.Sprintf("%s (%s)", address.WithoutPassword(a.url), origin(a.from))
+	return fmt.Sprintf("%s (%s)", address.WithoutPassword(a.url), named(a.from))
 }
 
-// origin is where an address comes from, in parentheses behind it.
-func origin(from string) string {
+// named is where an address comes from, in parentheses behind it.
+func named(from string) string {
 	if strings.HasPrefix(from, "the default") {
 		return from
 	}
