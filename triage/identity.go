@@ -71,10 +71,14 @@ type failure struct {
 	at       int64 // moment; 0 if it is not known
 	attempts int
 	replays  int
+	digest   int64 // of what else two messages with the same id can differ in
 }
 
 func failureOf(m *Message) failure {
-	return failure{at: moment(m.FailedAt), attempts: m.Attempts, replays: m.Replays}
+	h := sha256.New()
+	add(h, m.Exchange, m.Key, m.Kind, m.Error)
+	h.Write(m.Body)
+	return failure{at: moment(m.FailedAt), attempts: m.Attempts, replays: m.Replays, digest: int64(binary.BigEndian.Uint64(h.Sum(nil)))}
 }
 
 // before reports whether a failure of the same message happened earlier than another one.
@@ -86,13 +90,11 @@ func (f failure) before(other failure) bool {
 }
 
 // Rows are numbered by the time of their failure, so that all lists are in the order of the primary key: the number is a moment followed by
-// bits that distinguish rows of the same one.
-const numberBits = 21
+// bits that distinguish rows of the same one. If a moment has more rows, they get the next free numbers. The bits are few because indexes of
+// text store the differences of numbers.
+const numberBits = 8
 
 func firstNumber(moment int64) int64 { return moment << numberBits }
 
 // number is the number that a row should have, if it is free.
-func (l lineage) number(moment int64, ordinal int) int64 {
-	bits := binary.BigEndian.Uint64(l[:8]) + uint64(ordinal)
-	return moment<<numberBits | int64(bits&(1<<numberBits-1))
-}
+func (l lineage) number(moment int64) int64 { return firstNumber(moment) | int64(l[15]) }

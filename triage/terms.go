@@ -32,6 +32,7 @@ const (
 	termExchange  kindOfTerm = 'x'
 	termHost      kindOfTerm = 'o'
 	termID        kindOfTerm = 'i'
+	termGroup     kindOfTerm = 'g' // the store adds it, because it depends on the grouping
 )
 
 func newTerm(kind kindOfTerm, parts ...string) term {
