@@ -15,7 +15,9 @@ type plan struct {
 	not   []term  // of these, it has none
 	where []string
 	args  []any
-	none  bool // nothing can match
+	first int64 // the numbers begin with it
+	end   int64 // and end before it, if it is not 0
+	none  bool  // nothing can match
 }
 
 // spill is how much later than its failure the number of a message can be, in milliseconds, because the numbers of its moment were taken.
@@ -58,9 +60,11 @@ func (p *plan) column(c *condition) {
 	}
 	switch c.field {
 	case since:
-		p.add("m.ordered >= ? AND m.id >= ?", micros(c.moment), firstNumber(c.moment))
+		p.add("m.ordered >= ?", micros(c.moment))
+		p.first = max(p.first, firstNumber(c.moment))
 	case until:
-		p.add("m.ordered < ? AND m.id < ?", micros(c.moment), firstNumber(c.moment+spill))
+		p.add("m.ordered < ?", micros(c.moment))
+		p.endBefore(firstNumber(c.moment + spill))
 	case inState:
 		p.add("m.state"+equal, State(c.value).number())
 	case changedByID:
@@ -75,6 +79,12 @@ func (p *plan) column(c *condition) {
 			condition = "NOT (" + condition + ")"
 		}
 		p.add(condition, args...)
+	}
+}
+
+func (p *plan) endBefore(number int64) {
+	if p.end == 0 || number < p.end {
+		p.end = number
 	}
 }
 
@@ -140,15 +150,13 @@ func (p *plan) usesTerms() bool { return len(p.must)+len(p.not) > 0 }
 // sql returns a query for some columns, newest first, of messages before a number, with tables that must be joined to those of the message.
 func (p *plan) sql(columns, joined string, before int64, limit int) (query string, args []any) {
 	from, where := p.store.table("message")+" m", []string(nil)
+	number := "m.id"
 	switch {
 	case !p.usesTerms():
 	case p.store.sql.Dialect == dialect.SQLite && len(p.must) > 0:
 		// CROSS JOIN: the index of text comes first, in the order of the numbers.
-		from = p.store.table("terms") + " t CROSS JOIN " + from
+		from, number = p.store.table("terms")+" t CROSS JOIN "+from, "t.rowid"
 		where, args = append(where, "t."+p.store.sql.Tables.Bare("triage_terms")+" MATCH ?", "m.id = t.rowid"), append(args, p.sqliteMatch())
-		if before > 0 {
-			where, args = append(where, "t.rowid < ?"), append(args, before)
-		}
 	case p.store.sql.Dialect == dialect.SQLite:
 		where = append(where, "NOT EXISTS (SELECT 1 FROM "+p.store.table("terms")+" t WHERE t."+p.store.sql.Tables.Bare("triage_terms")+" MATCH ? AND t.rowid = m.id)")
 		args = append(args, p.sqliteMatch())
@@ -157,22 +165,29 @@ func (p *plan) sql(columns, joined string, before int64, limit int) (query strin
 		match, values := p.match()
 		where, args = append(where, match...), append(args, values...)
 	}
-	if before > 0 {
-		where, args = append(where, "m.id < ?"), append(args, before)
+	if p.first > 0 {
+		where, args = append(where, number+" >= ?"), append(args, p.first)
+	}
+	if end := p.endOr(before); end > 0 {
+		where, args = append(where, number+" < ?"), append(args, end)
 	}
 	where, args = append(where, p.where...), append(args, p.args...)
 	if len(where) == 0 {
 		where = []string{"1 = 1"}
 	}
-	order := "m.id"
-	if strings.Contains(from, "CROSS JOIN") {
-		order = "t.rowid"
-	}
-	query = "SELECT " + columns + " FROM " + from + joined + " WHERE " + strings.Join(where, " AND ") + " ORDER BY " + order + " DESC LIMIT ?"
+	query = "SELECT " + columns + " FROM " + from + joined + " WHERE " + strings.Join(where, " AND ") + " ORDER BY " + number + " DESC LIMIT ?"
 	return p.store.sql.Bind(query), append(args, limit)
 }
 
-// sqliteMatch is an expression of FTS5. Terms are letters and digits, so nothing in it needs to be escaped.
+// endOr is the number before which those of the plan end, or another one that is lower.
+func (p *plan) endOr(before int64) int64 {
+	if p.end > 0 && (before == 0 || p.end < before) {
+		return p.end
+	}
+	return before
+}
+
+// sqliteMatch is an expression of FTS5. Terms are bytes beyond ASCII, so nothing in it needs to be escaped.
 func (p *plan) sqliteMatch() string {
 	if len(p.must) == 0 {
 		return joinTerms(p.not, " OR ")
@@ -191,7 +206,7 @@ func (p *plan) sqliteMatch() string {
 func joinTerms(terms []term, between string) string {
 	texts := make([]string, len(terms))
 	for i, t := range terms {
-		texts[i] = `"` + t.String() + `"`
+		texts[i] = `"` + string(t.appendCompact(nil)) + `"`
 	}
 	return strings.Join(texts, between)
 }

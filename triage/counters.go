@@ -100,10 +100,8 @@ func remember(list []string, name string) []string {
 
 // flush writes the changes.
 func (c *counters) flush(ctx context.Context, w *writer) error {
-	for _, number := range slices.Sorted(maps.Keys(c.groups)) {
-		if err := c.groups[number].write(ctx, w, number); err != nil {
-			return err
-		}
+	if err := c.flushGroups(ctx, w); err != nil {
+		return err
 	}
 	for _, number := range slices.Sorted(maps.Keys(c.queues)) {
 		if n := c.queues[number]; n != 0 {
@@ -113,80 +111,127 @@ func (c *counters) flush(ctx context.Context, w *writer) error {
 		}
 	}
 	order := func(a, b hour) int { return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.start, b.start)) }
+	var rows [][]any
 	for _, h := range slices.SortedFunc(maps.Keys(c.hours), order) {
-		if err := w.addHour(ctx, h, c.hours[h]); err != nil {
+		rows = append(rows, []any{h.group, h.start, c.hours[h]})
+	}
+	return w.addHours(ctx, rows)
+}
+
+// addHours adds failures to hours: rows of a group, an hour and a number.
+func (w *writer) addHours(ctx context.Context, rows [][]any) error {
+	table := w.store.table("hour")
+	otherwise := " ON CONFLICT (group_number, hour) DO UPDATE SET failures = " + table + ".failures + excluded.failures"
+	if w.store.sql.Dialect == dialect.MySQL {
+		otherwise = " ON DUPLICATE KEY UPDATE failures = failures + VALUES(failures)"
+	}
+	return w.insertOr(ctx, table, "group_number, hour, failures", "(?, ?, ?)", otherwise, rows)
+}
+
+// seenGroup is what new failures may change in a group.
+type seenGroup struct {
+	number                int64
+	state                 int
+	decided, first, last  int64
+	sample, hosts, labels []byte
+}
+
+// flushGroups changes the rows of groups.
+func (c *counters) flushGroups(ctx context.Context, w *writer) error {
+	var failed []int64
+	for number, g := range c.groups {
+		if g.failed {
+			failed = append(failed, number)
+		}
+	}
+	known := make(map[int64]*seenGroup, len(failed))
+	err := inChunks(failed, func(some []int64) error {
+		query := "SELECT number, state, decided, first_seen, last_seen, sample, hosts, versions FROM " + w.store.table("group") + " WHERE number IN (" + marks(len(some)) + ")"
+		rows, err := readAll(ctx, w, w.store.sql.Bind(query), anyArgs(some), func(rows *sql.Rows) (*seenGroup, error) {
+			var g seenGroup
+			return &g, rows.Scan(&g.number, &g.state, &g.decided, &g.first, &g.last, &g.sample, &g.hosts, &g.labels)
+		})
+		for _, g := range rows {
+			known[g.number] = g
+		}
+		return err
+	})
+	if err != nil || len(c.groups) == 0 {
+		return err
+	}
+	set := "total = total + ?"
+	for _, state := range states {
+		set += ", " + string(state) + " = " + string(state) + " + ?"
+	}
+	head, tail := "UPDATE "+w.store.table("group")+" SET "+set, " WHERE number = ?"
+	count, err := w.PrepareContext(ctx, w.store.sql.Bind(head+tail))
+	if err != nil {
+		return err
+	}
+	defer count.Close()
+	see, err := w.PrepareContext(ctx, w.store.sql.Bind(head+", state = ?, decided = ?, first_seen = ?, last_seen = ?, sample = ?, hosts = ?, versions = ?"+tail))
+	if err != nil {
+		return err
+	}
+	defer see.Close()
+	for _, number := range slices.Sorted(maps.Keys(c.groups)) {
+		g, total := c.groups[number], int64(0)
+		args := []any{total}
+		for _, n := range g.counts {
+			total += n
+			args = append(args, n)
+		}
+		args[0] = total
+		statement := count
+		if now := known[number]; now != nil {
+			if err := now.add(g, w.now); err != nil {
+				return err
+			}
+			statement = see
+			args = append(args, now.state, now.decided, now.first, now.last, notNil(now.sample), notNil(now.hosts), notNil(now.labels))
+		}
+		if _, err := statement.ExecContext(ctx, append(args, number)...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *writer) addHour(ctx context.Context, h hour, n int64) error {
-	table := w.store.table("hour")
-	query := "INSERT INTO " + table + " (group_number, hour, failures) VALUES (?, ?, ?) ON CONFLICT (group_number, hour) DO UPDATE SET failures = " + table + ".failures + excluded.failures"
-	if w.store.sql.Dialect == dialect.MySQL {
-		query = "INSERT INTO " + table + " (group_number, hour, failures) VALUES (?, ?, ?) ON DUPLICATE KEY UPDATE failures = failures + VALUES(failures)"
+// notNil is bytes for a column that is never NULL. Drivers read no bytes as nil.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
 	}
-	_, err := w.ExecContext(ctx, w.store.sql.Bind(query), h.group, h.start, n)
+	return b
+}
+
+// add records new failures of a group. A resolved group with a failure that happened after it was resolved is regressed.
+func (s *seenGroup) add(g *groupChange, now int64) (err error) {
+	if s.first == 0 || g.first < s.first {
+		s.first = g.first
+	}
+	if g.last >= s.last {
+		s.last, s.sample = g.last, bytesOf(shorten(g.sample, maxSample))
+	}
+	if groupStates[s.state] == Resolved && g.last > s.decided {
+		s.state, s.decided = Regressed.number(), now
+	}
+	if s.hosts, err = addNames(s.hosts, g.hosts); err == nil {
+		s.labels, err = addNames(s.labels, g.versions)
+	}
 	return err
 }
 
-// write changes the row of a group. A resolved group with a failure that happened after it was resolved is regressed.
-func (g *groupChange) write(ctx context.Context, w *writer, number int64) error {
-	set, args := []string{"total = total + ?"}, []any{int64(0)}
-	total := int64(0)
-	for i, n := range g.counts {
-		total += n
-		set, args = append(set, string(states[i])+" = "+string(states[i])+" + ?"), append(args, n)
+// addNames adds names, newest first, to a list in JSON.
+func addNames(list []byte, names []string) ([]byte, error) {
+	all := readNames(list)
+	for _, name := range slices.Backward(names) {
+		all = remember(all, name)
 	}
-	args[0] = total
-	if g.failed {
-		more, values, err := g.seen(ctx, w, number)
-		if err != nil {
-			return err
-		}
-		set, args = append(set, more...), append(args, values...)
+	if len(all) == 0 {
+		return nil, nil
 	}
-	_, err := w.ExecContext(ctx, w.store.sql.Bind("UPDATE "+w.store.table("group")+" SET "+strings.Join(set, ", ")+" WHERE number = ?"), append(args, number)...)
-	return err
-}
-
-// seen is what new failures change in a group.
-func (g *groupChange) seen(ctx context.Context, w *writer, number int64) (set []string, args []any, err error) {
-	var state int
-	var decided, first, last int64
-	var hosts, versions []byte
-	row := w.QueryRowContext(ctx, w.store.sql.Bind("SELECT state, decided, first_seen, last_seen, hosts, versions FROM "+w.store.table("group")+" WHERE number = ?"), number)
-	if err := row.Scan(&state, &decided, &first, &last, &hosts, &versions); err != nil {
-		return nil, nil, err
-	}
-	if first == 0 || g.first < first {
-		set, args = append(set, "first_seen = ?"), append(args, g.first)
-	}
-	if g.last >= last {
-		set, args = append(set, "last_seen = ?", "sample = ?"), append(args, g.last, bytesOf(shorten(g.sample, maxSample)))
-	}
-	if groupStates[state] == Resolved && g.last > decided {
-		set, args = append(set, "state = ?", "decided = ?"), append(args, Regressed.number(), w.now)
-	}
-	for column, list := range map[string]struct {
-		before []byte
-		now    []string
-	}{"hosts": {hosts, g.hosts}, "versions": {versions, g.versions}} {
-		if len(list.now) == 0 {
-			continue
-		}
-		names := readNames(list.before)
-		for _, name := range slices.Backward(list.now) {
-			names = remember(names, name)
-		}
-		text, err := json.Marshal(names)
-		if err != nil {
-			return nil, nil, err
-		}
-		set, args = append(set, column+" = ?"), append(args, text)
-	}
-	return set, args, nil
+	return json.Marshal(all)
 }
 
 // readNames reads a list of names. A list that cannot be read is empty: it is only for display.

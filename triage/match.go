@@ -80,7 +80,7 @@ func (c *condition) inText(m *Message) bool {
 	eachText(m, func(text string) {
 		found = found || hasPhrase(c.words, func(more func(word) bool) { eachWord(bounded(text, nil), more) })
 	})
-	return found || hasPhrase(c.words, func(more func(word) bool) { eachBodyWord(m.Body, more) })
+	return found || hasPhrase(c.words, func(more func(word) bool) { eachBodyWord(m.Body, more, nil) })
 }
 
 // hasPhrase reports whether words follow each other among those of a text.

@@ -44,10 +44,9 @@ type batch struct {
 	rows     map[lineage][]*row
 
 	added   []addition
-	removed []int64        // rows that are replaced
-	found   []*row         // rows that a sweep has seen
-	revived []*row         // rows that a sweep has seen, and that were not known to be there
-	taken   map[int64]bool // numbers that are in use
+	removed []int64 // rows that are replaced
+	found   []*row  // rows that a sweep has seen
+	revived []*row  // rows that a sweep has seen, and that were not known to be there
 }
 
 // addition is a new row.
@@ -62,7 +61,7 @@ type queueRow struct{ number, generation int64 }
 
 // begin reads all that decides what becomes of messages.
 func (w *writer) begin(ctx context.Context, all []incoming) (*batch, error) {
-	b := &batch{writer: w, counters: newCounters(), taken: make(map[int64]bool)}
+	b := &batch{writer: w, counters: newCounters()}
 	lineages := make([]lineage, 0, len(all))
 	groups := make(map[string]*incoming)
 	queues := make(map[string]bool)
@@ -200,7 +199,7 @@ func (b *batch) flush(ctx context.Context) error {
 	if err := b.remove(ctx, b.removed); err != nil {
 		return err
 	}
-	if err := b.number(ctx); err != nil {
+	if err := b.drawNumbers(ctx); err != nil {
 		return err
 	}
 	if err := b.insertAll(ctx); err != nil {
@@ -223,49 +222,6 @@ func (w *writer) remove(ctx context.Context, ids []int64) error {
 		}
 	}
 	return nil
-}
-
-// number draws numbers for new rows.
-func (b *batch) number(ctx context.Context) error {
-	wanted := make([]int64, len(b.added))
-	for i, a := range b.added {
-		wanted[i] = a.lineage.number(a.ordered)
-	}
-	table := b.store.table("message")
-	err := inChunks(wanted, func(some []int64) error {
-		used, err := readAll(ctx, b, b.store.sql.Bind("SELECT id FROM "+table+" WHERE id IN ("+marks(len(some))+")"), anyArgs(some), scanNumber)
-		for _, id := range used {
-			b.taken[id] = true
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for i, a := range b.added {
-		id := wanted[i]
-		for b.taken[id] {
-			if id, err = b.nextFree(ctx, id); err != nil {
-				return err
-			}
-		}
-		b.taken[id] = true
-		a.row.id = id
-	}
-	slices.SortFunc(b.added, func(x, y addition) int { return cmp.Compare(x.row.id, y.row.id) })
-	return nil
-}
-
-// nextFree is the first number after one that no row in the database has.
-func (b *batch) nextFree(ctx context.Context, after int64) (int64, error) {
-	table := b.store.table("message")
-	var there int
-	if err := b.QueryRowContext(ctx, b.store.sql.Bind("SELECT COUNT(*) FROM "+table+" WHERE id = ?"), after+1).Scan(&there); err != nil || there == 0 {
-		return after + 1, err
-	}
-	var last int64
-	err := b.QueryRowContext(ctx, b.store.sql.Bind("SELECT a.id FROM "+table+" a WHERE a.id > ? AND NOT EXISTS (SELECT 1 FROM "+table+" b WHERE b.id = a.id + 1) ORDER BY a.id LIMIT 1"), after).Scan(&last)
-	return last + 1, err
 }
 
 func scanNumber(rows *sql.Rows) (n int64, err error) { return n, rows.Scan(&n) }

@@ -124,7 +124,7 @@ func (w *writer) inherit(ctx context.Context, id string, from Group) error {
 func (w *writer) move(ctx context.Context, messages []stored, all []incoming, old map[string]storedGroup, numbers map[string]int64) error {
 	c := newCounters()
 	ids, terms := make([]int64, len(messages)), make([][]any, len(messages))
-	update := w.store.sql.Bind("UPDATE " + w.store.table("message") + " SET group_number = ? WHERE id = ?")
+	byGroup := make(map[int64][]int64)
 	for i, m := range messages {
 		in := &all[i]
 		from, to, state := old[m.Group].number, numbers[in.group], m.State.number()
@@ -133,7 +133,14 @@ func (w *writer) move(ctx context.Context, messages []stored, all []incoming, ol
 		c.failure(to, in, moment(m.FailedAt))
 		c.hours[hour{from, hourOf(moment(m.FailedAt))}]--
 		ids[i], terms[i] = m.number, []any{m.number, w.store.termsValue(in.terms)}
-		if _, err := w.ExecContext(ctx, update, to, m.number); err != nil {
+		byGroup[to] = append(byGroup[to], m.number)
+	}
+	for _, to := range slices.Sorted(maps.Keys(byGroup)) {
+		err := inChunks(byGroup[to], func(some []int64) error {
+			_, err := w.ExecContext(ctx, w.store.sql.Bind("UPDATE "+w.store.table("message")+" SET group_number = ? WHERE id IN ("+marks(len(some))+")"), append([]any{to}, anyArgs(some)...)...)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -162,10 +169,12 @@ func (w *writer) dissolve(ctx context.Context, from, to int64) error {
 	if err != nil {
 		return err
 	}
-	for _, h := range left {
-		if err := w.addHour(ctx, hour{to, h[0]}, h[1]); err != nil {
-			return err
-		}
+	rows := make([][]any, len(left))
+	for i, h := range left {
+		rows[i] = []any{to, h[0], h[1]}
+	}
+	if err := w.addHours(ctx, rows); err != nil {
+		return err
 	}
 	if err := w.deleteRows(ctx, "hour", "group_number", []int64{from}); err != nil {
 		return err

@@ -1,11 +1,15 @@
 package triage
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rehop/rehop/internal/headerjson"
@@ -37,39 +41,49 @@ type properties struct {
 	AppID           []byte `json:"app_id,omitempty"`
 }
 
-// prepare computes what is recorded of messages.
+// prepare computes what is recorded of messages, on all processors.
 func (s *Store) prepare(messages []Message) ([]incoming, error) {
 	all := make([]incoming, len(messages))
-	for i := range messages {
-		m := &messages[i]
-		in := &all[i]
-		if err := m.check(); err != nil {
-			return nil, err
-		}
-		var err error
-		if in.lineage, err = lineageOf(m); err != nil {
-			return nil, err
-		}
-		if in.headers, err = headerjson.Marshal(m.Headers); err != nil {
-			return nil, fmt.Errorf("message %q in queue %q: %w", m.ID, m.FailedQueue, err)
-		}
-		p := properties{
-			ContentType: []byte(m.ContentType), ContentEncoding: []byte(m.ContentEncoding), Priority: m.Priority,
-			CorrelationID: []byte(m.CorrelationID), ReplyTo: []byte(m.ReplyTo), Type: []byte(m.Type), AppID: []byte(m.AppID),
-		}
-		if !m.Timestamp.IsZero() {
-			p.Timestamp = m.Timestamp.Unix()
-		}
-		if in.properties, err = json.Marshal(p); err != nil {
-			return nil, err
-		}
-		terms := termsOf(m)
-		in.message, in.failure, in.ordered = m, failureOf(m), moment(m.failedAt())
-		in.group, in.title = s.grouping.groupID(m)
-		terms.terms[newTerm(termGroup, in.group)] = struct{}{}
-		in.terms, in.partial = terms.sorted(), terms.full
+	errs := make([]error, len(messages))
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), (len(messages)+9)/10) {
+		working.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(messages)); i = next.Add(1) - 1 {
+				errs[i] = s.prepareOne(&messages[i], &all[i])
+			}
+		})
 	}
-	return all, nil
+	working.Wait()
+	return all, cmp.Or(errs...)
+}
+
+func (s *Store) prepareOne(m *Message, in *incoming) (err error) {
+	if err := m.check(); err != nil {
+		return err
+	}
+	if in.lineage, err = lineageOf(m); err != nil {
+		return err
+	}
+	if in.headers, err = headerjson.Marshal(m.Headers); err != nil {
+		return fmt.Errorf("message %q in queue %q: %w", m.ID, m.FailedQueue, err)
+	}
+	p := properties{
+		ContentType: []byte(m.ContentType), ContentEncoding: []byte(m.ContentEncoding), Priority: m.Priority,
+		CorrelationID: []byte(m.CorrelationID), ReplyTo: []byte(m.ReplyTo), Type: []byte(m.Type), AppID: []byte(m.AppID),
+	}
+	if !m.Timestamp.IsZero() {
+		p.Timestamp = m.Timestamp.Unix()
+	}
+	if in.properties, err = json.Marshal(p); err != nil {
+		return err
+	}
+	terms := termsOf(m)
+	in.message, in.failure, in.ordered = m, failureOf(m), moment(m.failedAt())
+	in.group, in.title = s.grouping.groupID(m)
+	terms.terms[newTerm(termGroup, in.group)] = struct{}{}
+	in.terms, in.partial = terms.sorted(), terms.full
+	return nil
 }
 
 // row is what the index needs of a message to decide what becomes of it.

@@ -80,9 +80,9 @@ func (s *Store) search(ctx context.Context, q Query, page Page) (r Result, err e
 	return r, err
 }
 
-// joins adds what a list shows of a message's group and failed queue.
+// joins adds what a list shows of a message's group and failed queue. LEFT, so that databases read messages first, in the order of the list.
 func (s *Store) joins() string {
-	return " JOIN " + s.table("group") + " g ON g.number = m.group_number JOIN " + s.table("queue") + " q ON q.number = m.queue_number"
+	return " LEFT JOIN " + s.table("group") + " g ON g.number = m.group_number LEFT JOIN " + s.table("queue") + " q ON q.number = m.queue_number"
 }
 
 // found reads a page of messages that the plan finds.
@@ -105,7 +105,7 @@ func (s *Store) found(ctx context.Context, p *plan, before int64, limit int, r *
 // verified reads messages that the plan finds, and keeps those in which words follow each other as the query wants. It holds one text at a
 // time.
 func (s *Store) verified(ctx context.Context, q Query, p *plan, before int64, limit int, r *Result) error {
-	query, args := p.sql(listed+", "+contents, s.joins()+" JOIN "+s.table("content")+" c ON c.id = m.id", before, maxVerified+1)
+	query, args := p.sql(listed+", "+contents, s.joins()+" LEFT JOIN "+s.table("content")+" c ON c.id = m.id", before, maxVerified+1)
 	rows, err := s.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err

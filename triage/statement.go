@@ -16,12 +16,17 @@ const (
 
 // insert inserts rows. SQLite is fastest with one prepared statement, and the others with as few statements as possible.
 func (w *writer) insert(ctx context.Context, table, columns, values string, rows [][]any) error {
+	return w.insertOr(ctx, table, columns, values, "", rows)
+}
+
+// insertOr is insert with what to do about rows that are there.
+func (w *writer) insertOr(ctx context.Context, table, columns, values, otherwise string, rows [][]any) error {
 	if len(rows) == 0 {
 		return nil
 	}
 	head := "INSERT INTO " + table + " (" + columns + ") VALUES "
 	if w.store.sql.Dialect == dialect.SQLite {
-		prepared, err := w.PrepareContext(ctx, head+values)
+		prepared, err := w.PrepareContext(ctx, head+values+otherwise)
 		if err != nil {
 			return err
 		}
@@ -41,7 +46,7 @@ func (w *writer) insert(ctx context.Context, table, columns, values string, rows
 			args = append(args, rows[n]...)
 			n++
 		}
-		query := head + strings.Repeat(values+", ", n-1) + values
+		query := head + strings.Repeat(values+", ", n-1) + values + otherwise
 		if _, err := w.ExecContext(ctx, w.store.sql.Bind(query), args...); err != nil {
 			return err
 		}
@@ -112,7 +117,11 @@ func (s *Store) termsValue(terms []term) string {
 		if i > 0 {
 			out = append(out, ' ')
 		}
-		out = t.appendTo(out)
+		if s.sql.Dialect == dialect.SQLite {
+			out = t.appendCompact(out)
+		} else {
+			out = t.appendTo(out)
+		}
 	}
 	return string(out)
 }

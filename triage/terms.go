@@ -14,7 +14,7 @@ import (
 )
 
 // term is what messages are found by: a hash of a word, or of a field and its value. Terms are the same in all databases, which compare them
-// and know nothing of text. They have 60 bits, so that two that are different are the same by chance about once in 10¹⁸ comparisons.
+// and know nothing of text. They have 56 bits, so that two that are different are the same by chance about once in 10¹⁷ comparisons.
 type term uint64
 
 // kindOfTerm separates terms of different fields.
@@ -43,20 +43,29 @@ func newTerm(kind kindOfTerm, parts ...string) term {
 		buffer = append(buffer, part...)
 	}
 	sum := sha256.Sum256(buffer)
-	return term(binary.BigEndian.Uint64(sum[:8]) >> 4)
+	return term(binary.BigEndian.Uint64(sum[:8]) >> 8)
 }
 
 const termAlphabet = "abcdefghijklmnopqrstuvwxyz234567"
 
 // appendTo writes a term as a word of 12 letters and digits for indexes of text.
 func (t term) appendTo(out []byte) []byte {
-	for shift := 55; shift >= 0; shift -= 5 {
+	for shift := 55; shift >= 0; shift -= 5 { // the first letter has one bit
 		out = append(out, termAlphabet[t>>shift&31])
 	}
 	return out
 }
 
 func (t term) String() string { return string(t.appendTo(nil)) }
+
+// appendCompact writes a term as a word of 8 bytes beyond ASCII, all of which SQLite takes for letters. Most terms are in few messages, so the
+// size of the words is most of the size of the index.
+func (t term) appendCompact(out []byte) []byte {
+	for shift := 49; shift >= 0; shift -= 7 {
+		out = append(out, 0x80|byte(t>>shift&0x7f))
+	}
+	return out
+}
 
 // Bounds of what is indexed of a message, so that one message cannot fill the index.
 const (
@@ -119,17 +128,12 @@ func termsOf(m *Message) *termSet {
 		}
 	})
 	eachText(m, func(text string) { eachWord(bounded(text, s), addWords(termWord)) })
-	eachBodyValue(m.Body, func(path, text, number string) bool {
+	whole := eachBodyWord(m.Body, addWords(termWord), func(path, text, number string) {
 		for _, t := range valueTerms(termBody, path, text, number) {
-			if !s.add(t) {
-				return false
-			}
+			s.add(t)
 		}
-		return true
 	})
-	if whole := eachBodyWord(m.Body, addWords(termWord)); !whole {
-		s.full = true
-	}
+	s.full = s.full || !whole
 	return s
 }
 
@@ -234,36 +238,6 @@ func looksLikeJSON(body []byte) bool {
 	return len(body) > 0 && (body[0] == '{' || body[0] == '[')
 }
 
-// eachBodyValue shows the values of a body in JSON by their path: names joined by dots, without places in arrays. A name with a dot in it
-// is shown like two.
-func eachBodyValue(body []byte, show func(path, text, number string) bool) {
-	if !looksLikeJSON(body) {
-		return
-	}
-	if len(body) > maxText {
-		body = body[:maxText]
-	}
-	_, _ = walkJSON(body, nil, func(v jsonValue) error {
-		if v.isContainer() {
-			return nil
-		}
-		raw, text, number := body[v.start:v.end], "", ""
-		switch v.kind {
-		case '"':
-			text, _ = unquote(raw)
-		case '0':
-			text = string(raw)
-			number, _ = canonicalNumber(text)
-		default:
-			text = string(raw)
-		}
-		if !show(jsonPath(v.path), text, number) {
-			return errNotJSON
-		}
-		return nil
-	}) // what is not JSON has words only
-}
-
 func jsonPath(path []step) string {
 	var out strings.Builder
 	for _, s := range path {
@@ -278,8 +252,10 @@ func jsonPath(path []step) string {
 	return out.String()
 }
 
-// eachBodyWord shows the words of a body, up to maxText bytes. Those of JSON are the words of its names and values, in their order.
-func eachBodyWord(body []byte, more func(word) bool) (whole bool) {
+// eachBodyWord shows the words of a body, up to maxText bytes. Those of JSON are the words of its names and values, in their order. Before
+// the words, value shows the values of JSON by their path, if it is not nil: names joined by dots, without places in arrays. A name with a
+// dot in it is shown like two.
+func eachBodyWord(body []byte, more func(word) bool, value func(path, text, number string)) (whole bool) {
 	text := bounded(string(body[:min(len(body), maxText+1)]), nil)
 	whole = len(text) == len(body)
 	if looksLikeJSON(body) {
@@ -288,13 +264,18 @@ func eachBodyWord(body []byte, more func(word) bool) (whole bool) {
 			eachWord(text, func(w word) bool { words = append(words, w); return true })
 		}
 		end, err := walkJSON([]byte(text), collect, func(v jsonValue) error {
-			switch {
-			case v.isContainer():
-			case v.kind == '"':
-				inner, _ := unquote([]byte(text[v.start:v.end]))
-				collect(inner)
-			default:
-				collect(text[v.start:v.end])
+			if v.isContainer() {
+				return nil
+			}
+			inner, number := text[v.start:v.end], ""
+			switch v.kind {
+			case '"':
+				inner, _ = unquote([]byte(inner))
+			case '0':
+				number, _ = canonicalNumber(inner)
+			}
+			if collect(inner); value != nil {
+				value(jsonPath(v.path), inner, number)
 			}
 			return nil
 		})

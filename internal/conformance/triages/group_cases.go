@@ -150,12 +150,14 @@ func groupStates(t *testing.T, b *Bench) {
 
 // regroup: a new grouping splits and joins groups, which keep what was decided.
 func regroup(t *testing.T, b *Bench) {
+	var all []triage.Message
 	for i := range 450 {
 		m := failed(fmt.Sprint(i), i%120)
 		m.Error = fmt.Sprintf("cause %c", 'a'+i%3)
 		m.Key = fmt.Sprintf("key.%d", i%2)
-		b.put(m)
+		all = append(all, m)
 	}
+	b.put(all...)
 	again := failed("0", 0)
 	again.Error, again.Key, again.Replays = "cause a", "key.0", 1
 	b.put(again)

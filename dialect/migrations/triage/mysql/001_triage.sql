@@ -86,7 +86,6 @@ CREATE TABLE IF NOT EXISTS {triage_message} (
     error        LONGBLOB NOT NULL,
     UNIQUE (lineage, ordinal)
 ) ENGINE = InnoDB;
-CREATE INDEX {bare triage_message_group} ON {triage_message} (group_number, id);
 CREATE INDEX {bare triage_message_queue} ON {triage_message} (queue_number, state, id);
 CREATE INDEX {bare triage_message_state} ON {triage_message} (state, id);
 CREATE INDEX {bare triage_message_partial} ON {triage_message} (partial, id);

@@ -86,7 +86,6 @@ CREATE TABLE {triage_message} (
     error        BYTEA NOT NULL,
     UNIQUE (lineage, ordinal)
 ) WITH (fillfactor = 90);
-CREATE INDEX {bare triage_message_group} ON {triage_message} (group_number, id);
 CREATE INDEX {bare triage_message_queue} ON {triage_message} (queue_number, state, id);
 CREATE INDEX {bare triage_message_state} ON {triage_message} (state, id);
 CREATE INDEX {bare triage_message_partial} ON {triage_message} (id) WHERE partial = 1;
