@@ -19,6 +19,9 @@ func TestSQLite(t *testing.T) {
 	triages.Run(t, func(t testing.TB) triages.Database { return standard(openSQLite(t), dialect.SQLite) })
 }
 
+// TestSQLiteIndex is TestIndex on SQLite.
+func TestSQLiteIndex(t *testing.T) { measure(t, openSQLite(t), dialect.SQLite) }
+
 func openSQLite(t testing.TB) *lab.Database { return sqliteFile(filepath.Join(t.TempDir(), "test.db")) }
 
 // sqliteFile is a database in which writers wait for each other, and readers do not wait for them.

@@ -4,12 +4,9 @@ import (
 	"testing"
 
 	"github.com/rehop/rehop/dialect"
-	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/internal/conformance/triages"
 )
-
-func TestMain(m *testing.M) { kit.Main(m, 8) }
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()

@@ -103,7 +103,7 @@ func groupCases() []Case {
 	}
 }
 
-// groupStates: what operators decide stays, and a failure after the cause was said to be fixed is noticed.
+// groupStates: what operators decide stays, and a failure after the cause was fixed is noticed.
 func groupStates(t *testing.T, b *Bench) {
 	b.put(failed("1", 60))
 	id := b.groups()[0].ID
