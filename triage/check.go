@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/rehop/rehop/dialect"
 )
 
 // ErrInconsistent means that counters of the index disagree with what they count.
@@ -113,6 +115,16 @@ func checkParts(ctx context.Context, w *writer) (faults []error, err error) {
 			if n != 0 {
 				faults = append(faults, fmt.Errorf("there are %d %s", n, what))
 			}
+		}
+	}
+	if w.store.sql.Dialect == dialect.MySQL {
+		var got, want int64
+		query := "SELECT (SELECT COUNT(*) FROM " + w.store.table("posting") + "), (SELECT COALESCE(SUM(LENGTH(terms) DIV 8), 0) FROM " + w.store.table("terms") + ")"
+		if err := w.QueryRowContext(ctx, query).Scan(&got, &want); err != nil {
+			return nil, err
+		}
+		if got != want {
+			faults = append(faults, fmt.Errorf("there are %d pairs of a term and a message, and messages have %d terms", got, want))
 		}
 	}
 	return faults, nil

@@ -10,14 +10,15 @@ import (
 
 // plan is a query in SQL. All values of the query are arguments.
 type plan struct {
-	store *Store
-	must  []anyOf // of each list, a message has a term
-	not   []term  // of these, it has none
-	where []string
-	args  []any
-	first int64 // the numbers begin with it
-	end   int64 // and end before it, if it is not 0
-	none  bool  // nothing can match
+	store  *Store
+	must   []anyOf // of each list, a message has a term
+	driver anyOf   // and of this one, whose messages are read first
+	not    []term  // of these, it has none
+	where  []string
+	args   []any
+	first  int64 // the numbers begin with it
+	end    int64 // and end before it, if it is not 0
+	none   bool  // nothing can match
 }
 
 // spill is how much later than its failure the number of a message can be, in milliseconds, because the numbers of its moment were taken.
@@ -45,7 +46,7 @@ func (s *Store) compile(ctx context.Context, q Query) (*plan, error) {
 			p.column(c)
 		}
 	}
-	return p, nil
+	return p, p.drive(ctx)
 }
 
 func (p *plan) add(condition string, args ...any) {
@@ -145,7 +146,7 @@ func (p *plan) byColumns(c *condition) {
 }
 
 // usesTerms reports whether the plan needs the table of terms.
-func (p *plan) usesTerms() bool { return len(p.must)+len(p.not) > 0 }
+func (p *plan) usesTerms() bool { return len(p.must)+len(p.driver)+len(p.not) > 0 }
 
 // sql returns a query for some columns, newest first, of messages before a number, with tables that must be joined to those of the message.
 func (p *plan) sql(columns, joined string, before int64, limit int) (query string, args []any) {
@@ -160,10 +161,11 @@ func (p *plan) sql(columns, joined string, before int64, limit int) (query strin
 	case p.store.sql.Dialect == dialect.SQLite:
 		where = append(where, "NOT EXISTS (SELECT 1 FROM "+p.store.table("terms")+" t WHERE t."+p.store.sql.Tables.Bare("triage_terms")+" MATCH ? AND t.rowid = m.id)")
 		args = append(args, p.sqliteMatch())
+	case p.store.sql.Dialect == dialect.MySQL:
+		from, number, where, args = p.mysqlFrom()
 	default:
 		from += " JOIN " + p.store.table("terms") + " t ON t.id = m.id"
-		match, values := p.match()
-		where, args = append(where, match...), append(args, values...)
+		where, args = p.match()
 	}
 	if p.first > 0 {
 		where, args = append(where, number+" >= ?"), append(args, p.first)
@@ -211,34 +213,21 @@ func joinTerms(terms []term, between string) string {
 	return strings.Join(texts, between)
 }
 
-// match are conditions on the terms for PostgreSQL and MySQL.
+// match are conditions on the terms for PostgreSQL.
 func (p *plan) match() (where []string, args []any) {
-	if p.store.sql.Dialect == dialect.Postgres {
-		var all anyOf
-		for _, list := range p.must {
-			if len(list) == 1 {
-				all = append(all, list[0])
-				continue
-			}
-			where, args = append(where, "t.terms && CAST(? AS BIGINT[])"), append(args, p.store.termsValue(list))
-		}
-		if len(all) > 0 {
-			where, args = append(where, "t.terms @> CAST(? AS BIGINT[])"), append(args, p.store.termsValue(all))
-		}
-		if len(p.not) > 0 {
-			where, args = append(where, "NOT t.terms && CAST(? AS BIGINT[])"), append(args, p.store.termsValue(p.not))
-		}
-		return where, args
-	}
-	if len(p.must) == 0 {
-		return []string{"NOT MATCH (t.terms) AGAINST (? IN BOOLEAN MODE)"}, []any{p.store.termsValue(p.not)}
-	}
-	var words []string
+	var all anyOf
 	for _, list := range p.must {
-		words = append(words, "+("+p.store.termsValue(list)+")")
+		if len(list) == 1 {
+			all = append(all, list[0])
+			continue
+		}
+		where, args = append(where, "t.terms && CAST(? AS BIGINT[])"), append(args, p.store.termsValue(list))
 	}
-	for _, t := range p.not {
-		words = append(words, "-"+t.String())
+	if len(all) > 0 {
+		where, args = append(where, "t.terms @> CAST(? AS BIGINT[])"), append(args, p.store.termsValue(all))
 	}
-	return []string{"MATCH (t.terms) AGAINST (? IN BOOLEAN MODE)"}, []any{strings.Join(words, " ")}
+	if len(p.not) > 0 {
+		where, args = append(where, "NOT t.terms && CAST(? AS BIGINT[])"), append(args, p.store.termsValue(p.not))
+	}
+	return where, args
 }

@@ -216,12 +216,12 @@ func (b *batch) flush(ctx context.Context) error {
 
 // remove deletes rows of messages with all that belongs to them.
 func (w *writer) remove(ctx context.Context, ids []int64) error {
-	for _, from := range []struct{ table, key string }{{"message", "id"}, {"content", "id"}, {"terms", w.store.termsKey()}} {
-		if err := w.deleteRows(ctx, from.table, from.key, ids); err != nil {
+	for _, table := range []string{"message", "content"} {
+		if err := w.deleteRows(ctx, table, "id", ids); err != nil {
 			return err
 		}
 	}
-	return nil
+	return w.removeTerms(ctx, ids)
 }
 
 func scanNumber(rows *sql.Rows) (n int64, err error) { return n, rows.Scan(&n) }
@@ -235,7 +235,7 @@ const (
 // insertAll inserts the new rows, in the order of their numbers: an index of text in SQLite writes all that it has collected when the next
 // number is lower.
 func (b *batch) insertAll(ctx context.Context) error {
-	messages, contents, terms := make([][]any, len(b.added)), make([][]any, len(b.added)), make([][]any, len(b.added))
+	messages, contents, terms := make([][]any, len(b.added)), make([][]any, len(b.added)), make([]messageTerms, len(b.added))
 	for i, a := range b.added {
 		m, partial := a.in.message, 0
 		if a.in.partial {
@@ -248,7 +248,7 @@ func (b *batch) insertAll(ctx context.Context) error {
 			body = []byte{}
 		}
 		contents[i] = []any{a.row.id, a.in.properties, a.in.headers, bytesOf(m.Stack), body}
-		terms[i] = []any{a.row.id, b.store.termsValue(a.in.terms)}
+		terms[i] = messageTerms{a.row.id, a.in.terms}
 	}
 	if err := b.insert(ctx, b.store.table("message"), messageColumns, messageValues, messages); err != nil {
 		return err
@@ -256,7 +256,7 @@ func (b *batch) insertAll(ctx context.Context) error {
 	if err := b.insert(ctx, b.store.table("content"), "id, properties, headers, stack, body", "(?, ?, ?, ?, ?)", contents); err != nil {
 		return err
 	}
-	return b.insert(ctx, b.store.table("terms"), b.store.termsKey()+", terms", b.store.termsMark(), terms)
+	return b.insertTerms(ctx, terms)
 }
 
 func scanPair(rows *sql.Rows) (p [2]int64, err error) { return p, rows.Scan(&p[0], &p[1]) }

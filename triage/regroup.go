@@ -123,7 +123,7 @@ func (w *writer) inherit(ctx context.Context, id string, from Group) error {
 // move changes the groups of messages, their terms, and the counters.
 func (w *writer) move(ctx context.Context, messages []stored, all []incoming, old map[string]storedGroup, numbers map[string]int64) error {
 	c := newCounters()
-	ids, terms := make([]int64, len(messages)), make([][]any, len(messages))
+	ids, terms := make([]int64, len(messages)), make([]messageTerms, len(messages))
 	byGroup := make(map[int64][]int64)
 	for i, m := range messages {
 		in := &all[i]
@@ -132,7 +132,7 @@ func (w *writer) move(ctx context.Context, messages []stored, all []incoming, ol
 		c.group(to).counts[state]++
 		c.failure(to, in, moment(m.FailedAt))
 		c.hours[hour{from, hourOf(moment(m.FailedAt))}]--
-		ids[i], terms[i] = m.number, []any{m.number, w.store.termsValue(in.terms)}
+		ids[i], terms[i] = m.number, messageTerms{m.number, in.terms}
 		byGroup[to] = append(byGroup[to], m.number)
 	}
 	for _, to := range slices.Sorted(maps.Keys(byGroup)) {
@@ -144,10 +144,10 @@ func (w *writer) move(ctx context.Context, messages []stored, all []incoming, ol
 			return err
 		}
 	}
-	if err := w.deleteRows(ctx, "terms", w.store.termsKey(), ids); err != nil {
+	if err := w.removeTerms(ctx, ids); err != nil {
 		return err
 	}
-	if err := w.insert(ctx, w.store.table("terms"), w.store.termsKey()+", terms", w.store.termsMark(), terms); err != nil {
+	if err := w.insertTerms(ctx, terms); err != nil {
 		return err
 	}
 	if err := c.flush(ctx, w); err != nil {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -215,16 +214,4 @@ func (s *Store) Message(ctx context.Context, ref string) (Message, error) {
 		return Message{}, fmt.Errorf("triage: message %s: %w", ref, ErrNotFound)
 	}
 	return found[0].Message, nil
-}
-
-// appendNumbers writes terms as an array of PostgreSQL.
-func appendNumbers(out []byte, terms []term) []byte {
-	out = append(out, '{')
-	for i, t := range terms {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = strconv.AppendUint(out, uint64(t), 10)
-	}
-	return append(out, '}')
 }

@@ -52,13 +52,15 @@ func (s *Store) search(ctx context.Context, q Query, page Page) (r Result, err e
 		}
 	}
 	p, err := s.compile(ctx, q)
-	if err != nil || p.none {
+	if err != nil {
 		return r, err
 	}
 	limit := min(cmp.Or(max(page.Limit, 0), defaultLimit), maxLimit)
-	if q.needsText() {
+	switch {
+	case p.none:
+	case q.needsText():
 		err = s.verified(ctx, q, p, before, limit, &r)
-	} else {
+	default:
 		err = s.found(ctx, p, before, limit, &r)
 	}
 	if err != nil || page.After != "" {

@@ -98,38 +98,3 @@ func (w *writer) deleteRows(ctx context.Context, table, key string, ids []int64)
 		return err
 	})
 }
-
-// termsKey is the column of the table of terms that has the id of the message.
-func (s *Store) termsKey() string {
-	if s.sql.Dialect == dialect.SQLite {
-		return "rowid"
-	}
-	return "id"
-}
-
-// termsValue is a list of terms for the database.
-func (s *Store) termsValue(terms []term) string {
-	out := make([]byte, 0, 16*len(terms)+2)
-	if s.sql.Dialect == dialect.Postgres {
-		return string(appendNumbers(out, terms))
-	}
-	for i, t := range terms {
-		if i > 0 {
-			out = append(out, ' ')
-		}
-		if s.sql.Dialect == dialect.SQLite {
-			out = t.appendCompact(out)
-		} else {
-			out = t.appendTo(out)
-		}
-	}
-	return string(out)
-}
-
-// termsMark are the placeholders of a row of the table of terms.
-func (s *Store) termsMark() string {
-	if s.sql.Dialect == dialect.Postgres {
-		return "(?, CAST(? AS BIGINT[]))"
-	}
-	return "(?, ?)"
-}

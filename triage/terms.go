@@ -46,18 +46,6 @@ func newTerm(kind kindOfTerm, parts ...string) term {
 	return term(binary.BigEndian.Uint64(sum[:8]) >> 8)
 }
 
-const termAlphabet = "abcdefghijklmnopqrstuvwxyz234567"
-
-// appendTo writes a term as a word of 12 letters and digits for indexes of text.
-func (t term) appendTo(out []byte) []byte {
-	for shift := 55; shift >= 0; shift -= 5 { // the first letter has one bit
-		out = append(out, termAlphabet[t>>shift&31])
-	}
-	return out
-}
-
-func (t term) String() string { return string(t.appendTo(nil)) }
-
 // appendCompact writes a term as a word of 8 bytes beyond ASCII, all of which SQLite takes for letters. Most terms are in few messages, so the
 // size of the words is most of the size of the index.
 func (t term) appendCompact(out []byte) []byte {

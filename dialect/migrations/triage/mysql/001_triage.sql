@@ -102,8 +102,14 @@ CREATE TABLE IF NOT EXISTS {triage_content} (
 -- The terms by which messages are found. rehop computes them.
 CREATE TABLE IF NOT EXISTS {triage_terms} (
     id    BIGINT NOT NULL PRIMARY KEY,
-    terms LONGTEXT CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    FULLTEXT {bare triage_terms_all} (terms)
+    terms LONGBLOB NOT NULL
+) ENGINE = InnoDB;
+
+-- The messages of each term, in the order of lists. A FULLTEXT index reads all messages of a term before it returns the first.
+CREATE TABLE IF NOT EXISTS {triage_posting} (
+    term BIGINT NOT NULL,
+    id   BIGINT NOT NULL,
+    PRIMARY KEY (term, id)
 ) ENGINE = InnoDB;
 
 -- What operators did. hash is that of this row and of the one before.
