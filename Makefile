@@ -3,7 +3,7 @@
 GO ?= go
 MODULES := . outbox/outboxpgx rehopotel cmd/rehop examples integration
 # SQLite is C translated to Go, which the race detector makes too slow, so its tests are built without it.
-SQLITE := $(GO) test -json -count=1 -run 'SQLite|^Example|^TestDatabaseKills$$/^SQLite$$' ./sqlboxes ./boxfaults
+SQLITE := $(GO) test -json -count=1 -run 'SQLite|^Example|^TestDatabaseKills$$/^SQLite$$' ./sqlboxes ./boxfaults ./triaging
 # A release compresses much, which takes the race detector minutes, and it has no goroutines, so its test is built without it.
 RELEASE := $(GO) test -json -count=1 -timeout 30m ./release
 # The race detector needs cgo, and so the C compiler that scripts/services installs where it can.
@@ -92,7 +92,7 @@ faults-sql-baseline: services ## the same test of an outbox and an inbox with se
 stress: $(STRESS) $(if $(findstring integration,$(PACKAGES)),services) ## each package's tests again and again, with few and many threads, on a busy machine; ends with what failed how often. PACKAGES, ROUNDS, PROCS, LOAD and RUN choose
 	@eval "$$(scripts/services env)"; $(STRESS) $(RACE) -rounds $(ROUNDS) -procs $(PROCS) -load $(LOAD) -run '$(RUN)' $(PACKAGES)
 
-bench: services ## rehop compared with three other clients on RabbitMQ, the embedded broker with RabbitMQ, the outbox with two others, a flow with a bare loop, sweeps of failed messages with publishing, and order by key with none, as ratios
+bench: services ## rehop compared with three other clients on RabbitMQ, the embedded broker with RabbitMQ, the outbox with two others, a flow with a bare loop, sweeps of failed messages with publishing, and order by key with none, as ratios; and the index of failed messages
 	@eval "$$(scripts/services env)"; cd integration && \
 	$(GO) test ./bench -run '^TestCompare$$' -count=1 -v -timeout=60m -args -rounds=12 -messages=20000 -retries=2000 && \
 	$(GO) test ./bench -run '^TestOrdered$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 && \
@@ -102,6 +102,8 @@ bench: services ## rehop compared with three other clients on RabbitMQ, the embe
 	$(GO) test ./relaying -run '^TestBarrier$$' -count=1 -v -timeout=60m -args -rounds=5 -messages=20000 -lasting=5s -judge && \
 	$(GO) test ./relaying -run '^TestSnapshot$$' -count=1 -v -timeout=60m -args -rounds=3 -dead=100000 -rate=100 -lasting=5s -judge && \
 	$(GO) test ./relaying -run '^TestInbox$$' -count=1 -v -timeout=60m -args -rounds=5 -handled=5000 && \
+	$(GO) test ./triaging -run '^TestSQLiteIndex$$' -count=1 -v -timeout=120m -args -rows=1000000 -judge && \
+	$(GO) test ./triaging -run '^TestIndex$$/^PostgreSQL$$' -count=1 -v -timeout=120m -args -rows=300000 -judge && \
 	$(GO) test ./binary -run '^TestThroughput$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 -judge && \
 	$(GO) test ./sweeping -run '^(TestRates|Test.*Killed)$$' -count=1 -v -timeout=60m -args -rounds=3 -messages=100000 -judge
 	@export REHOP_RABBITMQ=4.3; scripts/services up cluster && eval "$$(scripts/services env)" && cd integration && \

@@ -1,4 +1,4 @@
-// Package dialect describes the databases that outbox and inbox work with: their SQL, rehop's tables in each, and their migrations.
+// Package dialect describes the databases that outbox, inbox and triage work with: their SQL, rehop's tables in each, and their migrations.
 package dialect
 
 import (

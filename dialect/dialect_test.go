@@ -54,6 +54,16 @@ func TestMigrations(t *testing.T) {
 				t.Errorf("%s: the script does not have %s", d, want)
 			}
 		}
+		triage := Migration{Dialect: d, Part: Triage}
+		if got, want := triage.Newest(), (Migration{Dialect: SQLite, Part: Triage}).Newest(); got != want || got < 1 {
+			t.Errorf("%s: newest version of triage: got %d, want %d", d, got, want)
+		}
+		if script, err := triage.SQL(0); err != nil || !strings.Contains(script, "rehop_triage_message") || strings.Contains(script, "rehop_outbox") {
+			t.Errorf("%s: triage: got %q, %v, want its tables and no others", d, script, err)
+		}
+		if _, err := (Migration{Dialect: d, Part: "other"}).SQL(0); err == nil || !strings.Contains(err.Error(), "dialect.Triage") {
+			t.Errorf("%s: unknown part: got %v, want an error with what there is", d, err)
+		}
 		if rest, err := d.SQL(d.Newest()); err != nil || rest != "" {
 			t.Errorf("%s: after the newest version: got %q, %v, want nothing", d, rest, err)
 		}

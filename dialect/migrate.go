@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -38,15 +40,43 @@ func (m migration) first() migration {
 // apartMark begins a file whose statements PostgreSQL does not accept in a transaction.
 const apartMark = "-- rehop: outside of a transaction\n"
 
+// Part is a set of rehop's tables that is created, and has versions, of its own.
+type Part string
+
+// The parts.
+const (
+	Boxes  Part = ""       // the tables of outbox and inbox
+	Triage Part = "triage" // the index of failed messages
+)
+
+// check returns an error if p is not one of the parts.
+func (p Part) check() error {
+	if p == Boxes || p == Triage {
+		return nil
+	}
+	return fmt.Errorf("part %q of the tables must be dialect.Boxes or dialect.Triage", string(p))
+}
+
+// versions is the table with the versions of a part.
+func (p Part) versions() string {
+	if p == Boxes {
+		return "migration"
+	}
+	return string(p) + "_migration"
+}
+
 // migrations are the steps from nothing to the newest version, in order.
-func (d Dialect) migrations(names Tables) ([]migration, error) {
+func (d Dialect) migrations(part Part, names Tables) ([]migration, error) {
 	if err := d.Check(); err != nil {
 		return nil, err
 	}
 	if err := names.Check(d); err != nil {
 		return nil, err
 	}
-	dir := "migrations/" + string(d)
+	if err := part.check(); err != nil {
+		return nil, err
+	}
+	dir := path.Join("migrations", string(part), string(d))
 	entries, err := fs.ReadDir(migrationFiles, dir) // sorted by name
 	if err != nil {
 		return nil, err
@@ -79,9 +109,12 @@ func split(script string) []string {
 	return all
 }
 
+// Newest returns the version of the tables of outbox and inbox that this program needs.
+func (d Dialect) Newest() int { return Migration{Dialect: d}.Newest() }
+
 // Newest returns the version of the tables that this program needs.
-func (d Dialect) Newest() int {
-	all, err := d.migrations(Tables{})
+func (m Migration) Newest() int {
+	all, err := m.Dialect.migrations(m.Part, Tables{})
 	if err != nil || len(all) == 0 {
 		return 0
 	}
@@ -105,6 +138,8 @@ func (d Dialect) Version(ctx context.Context, db *sql.DB) (int, error) {
 type Migration struct {
 	// Dialect is the kind of database. Required.
 	Dialect Dialect
+	// Part is the set of tables. Default: those of outbox and inbox.
+	Part Part
 	// Tables are the names of rehop's tables. Default: rehop_outbox and so on.
 	Tables Tables
 	// RequireDurable makes Run return ErrNotDurable, and change nothing, if the server's settings let a crash lose committed
@@ -116,17 +151,17 @@ type Migration struct {
 
 // versionTable has a row for each migration that was applied.
 func (m Migration) versionTable() string {
-	return "CREATE TABLE IF NOT EXISTS " + m.Tables.Name(m.Dialect, "migration") + " (version INTEGER NOT NULL PRIMARY KEY, applied BIGINT NOT NULL)"
+	return "CREATE TABLE IF NOT EXISTS " + m.Tables.Name(m.Dialect, m.Part.versions()) + " (version INTEGER NOT NULL PRIMARY KEY, applied BIGINT NOT NULL)"
 }
 
 func (m Migration) recordVersion(version int) string {
-	return fmt.Sprintf("INSERT INTO %s (version, applied) VALUES (%d, %s)", m.Tables.Name(m.Dialect, "migration"), version, m.Dialect.Now())
+	return fmt.Sprintf("INSERT INTO %s (version, applied) VALUES (%d, %s)", m.Tables.Name(m.Dialect, m.Part.versions()), version, m.Dialect.Now())
 }
 
 // SQL returns a script that brings the tables from a version to the newest one, for use with your own migration tool. Version 0 is a
 // database without the tables. Statements with CONCURRENTLY must run outside of a transaction.
 func (m Migration) SQL(after int) (string, error) {
-	all, err := m.Dialect.migrations(m.Tables)
+	all, err := m.Dialect.migrations(m.Part, m.Tables)
 	if err != nil {
 		return "", err
 	}
@@ -152,7 +187,7 @@ func (m Migration) SQL(after int) (string, error) {
 
 // Version returns the version of the tables in a database, or 0 if there are none.
 func (m Migration) Version(ctx context.Context, db *sql.DB) (int, error) {
-	if err := m.Tables.Check(m.Dialect); err != nil {
+	if err := errors.Join(m.Part.check(), m.Tables.Check(m.Dialect)); err != nil {
 		return 0, err
 	}
 	conn, err := db.Conn(ctx)
@@ -172,16 +207,16 @@ func (m Migration) mysqlSchema() string {
 }
 
 func (m Migration) version(ctx context.Context, conn *sql.Conn) (int, error) {
-	bare := m.Tables.Bare("migration")
+	bare := m.Tables.Bare(m.Part.versions())
 	tables := map[Dialect]string{
-		Postgres: "SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('" + m.Tables.Name(m.Dialect, "migration") + "')",
+		Postgres: "SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('" + m.Tables.Name(m.Dialect, m.Part.versions()) + "')",
 		MySQL:    "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = " + m.mysqlSchema() + " AND table_name = '" + bare + "'",
 		SQLite:   "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = '" + bare + "'",
 	}
 	var there, version int
 	err := conn.QueryRowContext(ctx, tables[m.Dialect]).Scan(&there)
 	if err == nil && there > 0 {
-		err = conn.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM "+m.Tables.Name(m.Dialect, "migration")).Scan(&version)
+		err = conn.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM "+m.Tables.Name(m.Dialect, m.Part.versions())).Scan(&version)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the version of rehop's tables: %w", err)
@@ -192,7 +227,7 @@ func (m Migration) version(ctx context.Context, conn *sql.Conn) (int, error) {
 // Run brings the tables to the newest version. Several programs can call it at the same time. It does nothing if the tables have that
 // version, or a newer one.
 func (m Migration) Run(ctx context.Context, db *sql.DB) error {
-	all, err := m.Dialect.migrations(m.Tables)
+	all, err := m.Dialect.migrations(m.Part, m.Tables)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -266,7 +301,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // apply applies migrations up to the first one that cannot run in a transaction, which it returns.
 func (m Migration) apply(ctx context.Context, conn *sql.Conn, all []migration) (apart *migration, err error) {
 	if _, err := conn.ExecContext(ctx, m.versionTable()); err != nil {
-		return nil, fmt.Errorf("create table %s: %w", m.Tables.Bare("migration"), err)
+		return nil, fmt.Errorf("create table %s: %w", m.Tables.Bare(m.Part.versions()), err)
 	}
 	at, err := m.version(ctx, conn)
 	if err != nil {

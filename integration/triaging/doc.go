@@ -1,0 +1,2 @@
+// Package triaging runs the suite of the index of failed messages on real databases, and measures the index.
+package triaging

@@ -1,0 +1,91 @@
+package triage
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Cleaned is what Clean deleted.
+type Cleaned struct {
+	Messages int
+	Groups   int
+}
+
+// cleanSome is how many messages are deleted in one transaction, so that others do not wait for long.
+const cleanSome = 500
+
+// Clean deletes messages that are Succeeded, Discarded or Gone since longer than keep, in small transactions. Then it deletes groups without
+// messages in which nothing has happened for that time, and hours of the history that are older. It does not delete the audit.
+func (s *Store) Clean(ctx context.Context, keep time.Duration) (Cleaned, error) {
+	var done Cleaned
+	if keep < 0 {
+		return done, fmt.Errorf("triage: clean: %v must not be negative", keep)
+	}
+	for _, state := range states {
+		if !state.isFinal() {
+			continue
+		}
+		n, err := s.cleanMessages(ctx, state, keep.Microseconds())
+		if done.Messages += n; err != nil {
+			return done, fmt.Errorf("triage: clean: %w", err)
+		}
+	}
+	var err error
+	if done.Groups, err = s.cleanGroups(ctx, keep.Microseconds()); err != nil {
+		return done, fmt.Errorf("triage: clean: %w", err)
+	}
+	return done, nil
+}
+
+func (s *Store) cleanMessages(ctx context.Context, state State, keep int64) (deleted int, err error) {
+	query := s.sql.Bind("SELECT " + rowColumns + " FROM " + s.table("message") + " WHERE state = ? AND id > ? AND id < ? AND changed <= ? ORDER BY id LIMIT ?")
+	for last := int64(0); ; {
+		var rows []*row
+		err := s.write(ctx, func(w *writer) error {
+			oldest := w.now - keep
+			// What failed later than that has also changed later, but clocks differ.
+			rows, err = readAll(ctx, w, query, []any{state.number(), last, firstNumber(max(oldest/1000+spill, 0)), oldest, cleanSome}, scanRow)
+			if err != nil {
+				return err
+			}
+			c := newCounters()
+			ids := make([]int64, len(rows))
+			for i, r := range rows {
+				ids[i] = r.id
+				c.count(r.group, r.queue, r.state, -1)
+			}
+			if err := w.remove(ctx, ids); err != nil {
+				return err
+			}
+			return c.flush(ctx, w)
+		})
+		if err != nil {
+			return deleted, err
+		}
+		if deleted += len(rows); len(rows) < cleanSome {
+			return deleted, nil
+		}
+		last = rows[len(rows)-1].id
+	}
+}
+
+func (s *Store) cleanGroups(ctx context.Context, keep int64) (deleted int, err error) {
+	err = s.write(ctx, func(w *writer) error {
+		oldest := w.now - keep
+		numbers, err := readAll(ctx, w, s.sql.Bind("SELECT number FROM "+s.table("group")+" WHERE total = 0 AND last_seen <= ? AND decided <= ?"), []any{oldest, oldest}, scanNumber)
+		if err != nil {
+			return err
+		}
+		deleted = len(numbers)
+		if err := w.deleteRows(ctx, "group", "number", numbers); err != nil {
+			return err
+		}
+		if err := w.deleteRows(ctx, "hour", "group_number", numbers); err != nil {
+			return err
+		}
+		_, err = w.ExecContext(ctx, s.sql.Bind("DELETE FROM "+s.table("hour")+" WHERE hour <= ?"), oldest-hourMicros)
+		return err
+	})
+	return deleted, err
+}
