@@ -1,10 +1,13 @@
 package moving
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -65,4 +68,31 @@ func moveToCluster(t *testing.T, size scale) bool {
 	}
 	// Through the other nodes: the last move finds nothing, and the audit consumes there.
 	return s.finish(1)
+}
+
+// Two nodes of a cluster are one place, however soon after another they are asked.
+func TestMoveOntoTheSameCluster(t *testing.T) {
+	t.Parallel()
+	r := lab.Cluster(t)
+	ctx := kit.Timeout(t, kit.Limit)
+	open := func(node int) *admin.Admin {
+		t.Helper()
+		a, err := admin.Open(ctx, admin.Config{URL: r.URLs[node], Management: r.ManagementOf(node)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(a.Close)
+		return a
+	}
+	first, second, third := open(0), open(1), open(2)
+	for range 10 {
+		for _, to := range []*admin.Admin{first, second, third} {
+			if _, err := first.PlanMove(ctx, to, admin.MoveOptions{}); !errors.Is(err, admin.ErrSamePlace) {
+				t.Fatalf("got %v, want ErrSamePlace", err)
+			}
+			if err := to.CheckManagement(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
