@@ -25,10 +25,8 @@ func (m *move) define(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []topology.Plan{m.options.Plan, plan} {
-		if _, err := m.to.apply(ctx, part, false); err != nil {
-			return fmt.Errorf("declare on the target what the source has: %w", err)
-		}
+	if _, err := m.to.apply(ctx, m.options.planWith(plan), false); err != nil {
+		return fmt.Errorf("declare on the target what the source has: %w", err)
 	}
 	if m.options.Users {
 		if err := m.moveUsers(ctx); err != nil {
@@ -59,10 +57,10 @@ func (m *move) delayType() layout.QueueType {
 func (m *move) definitions(ctx context.Context, p *MovePlan) (topology.Plan, error) {
 	d := &defining{move: m, report: p, exchanges: make(map[string]bool), queues: make(map[string]bool), planned: make(map[string]bool)}
 	for _, x := range m.options.Plan.Exchanges {
-		d.planned[x.Object().String()] = true
+		d.planned[x.Object().String()] = !x.Passive
 	}
 	for _, q := range m.options.Plan.Queues {
-		d.planned[q.Object().String()] = true
+		d.planned[q.Object().String()] = !q.Passive
 	}
 	for _, q := range m.source.Queues {
 		d.queue(q)
@@ -80,6 +78,33 @@ func (m *move) definitions(ctx context.Context, p *MovePlan) (topology.Plan, err
 		d.policy(rule)
 	}
 	return d.plan, d.bindings(ctx)
+}
+
+// planWith is Plan with what the source has besides. What Plan has as existing, because another program declares it, is moved if the source has it. All is
+// one plan: bindings of one part can need exchanges and queues of the other.
+func (o MoveOptions) planWith(source topology.Plan) topology.Plan {
+	all := o.Plan
+	has := make(map[string]bool)
+	for _, x := range source.Exchanges {
+		has[x.Object().String()] = true
+	}
+	for _, q := range source.Queues {
+		has[q.Object().String()] = true
+	}
+	all.Exchanges = slices.DeleteFunc(slices.Clone(all.Exchanges), func(x topology.Exchange) bool { return has[x.Object().String()] })
+	all.Queues = slices.DeleteFunc(slices.Clone(all.Queues), func(q topology.Queue) bool { return has[q.Object().String()] })
+	all.Exchanges = append(all.Exchanges, source.Exchanges...)
+	all.Queues = append(all.Queues, source.Queues...)
+	all.Bindings = slices.Clone(all.Bindings)
+	for _, b := range source.Bindings {
+		if !slices.ContainsFunc(all.Bindings, b.Equal) {
+			all.Bindings = append(all.Bindings, b)
+		}
+	}
+	all.Policies = append(slices.Clone(all.Policies), slices.DeleteFunc(slices.Clone(source.Policies), func(p topology.Policy) bool {
+		return slices.ContainsFunc(o.Plan.Policies, func(other topology.Policy) bool { return other.Name == p.Name })
+	})...)
+	return all
 }
 
 // defining is a plan for the target.

@@ -160,13 +160,16 @@ func (m *move) plan(ctx context.Context) (MovePlan, error) {
 	if err := m.tryPolicies(ctx, plan.Policies, &p); err != nil {
 		return p, err
 	}
-	for _, part := range []topology.Plan{m.options.Plan, plan} {
-		done, err := m.to.apply(ctx, part, true)
-		if err != nil && !errors.Is(err, ErrRefused) {
-			return p, fmt.Errorf("compare the target with the source: %w", err)
-		}
-		p.Declared, p.Refused = append(p.Declared, done.Declared...), append(p.Refused, done.Refused...)
-		for _, d := range done.Left.Of(topology.Differs, topology.Overridden, topology.Unsupported) {
+	done, err := m.to.apply(ctx, m.options.planWith(plan), true)
+	if err != nil && !errors.Is(err, ErrRefused) {
+		return p, fmt.Errorf("compare the target with the source: %w", err)
+	}
+	p.Declared, p.Refused = done.Declared, append(p.Refused, done.Refused...)
+	for _, d := range done.Left {
+		switch {
+		case d.Kind == topology.Missing && d.Do == topology.Ask:
+			p.refuse(d.Object, "flows of the target use it unchanged, and neither the source nor the target has it: have it created on the target, or correct the name")
+		case slices.Contains([]topology.Kind{topology.Differs, topology.Overridden, topology.Unsupported}, d.Kind):
 			p.note("%s stays unchanged on the target: %s is %v there, and %v on the source", d.Object, d.Argument, argument(d.Have), argument(d.Want))
 		}
 	}

@@ -26,6 +26,22 @@ func AloneOf(t testing.TB, release string) *Rabbit {
 	return nodeAlone(t, release, "rabbitmq-"+release, "single-"+release)
 }
 
+// ClusterAloneOf is a fresh virtual host on three nodes of a release of RabbitMQ that only this test uses, as AloneOf. Where
+// REHOP_FAULTS_SERVICES=given, it is the shared cluster, which must be of this release.
+func ClusterAloneOf(t testing.TB, release string) *Rabbit {
+	t.Helper()
+	if sharesServers() {
+		if got := Setting(t, "REHOP_CLUSTER_RELEASE"); got != release {
+			Lack(t, "the given cluster is of RabbitMQ %s, and this test needs %s", got, release)
+		}
+		return Cluster(t)
+	}
+	dir, env := alone(t, release, "cluster-"+release)
+	r := fresh(t, strings.Split(env["REHOP_CLUSTER_URLS"], ","), strings.Split(env["REHOP_CLUSTER_MANAGEMENT"], ","), []string{"c1-" + release, "c2-" + release, "c3-" + release})
+	r.dir = dir
+	return r
+}
+
 func nodeAlone(t testing.TB, release, service, node string) *Rabbit {
 	t.Helper()
 	dir, env := alone(t, release, service)

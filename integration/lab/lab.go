@@ -139,6 +139,9 @@ func fresh(t testing.TB, urls, management, nodes []string) *Rabbit {
 // Management is the URL of the management API, with user and password.
 func (r *Rabbit) Management() string { return r.management[0] }
 
+// ManagementOf is Management of a node, by its place in Nodes.
+func (r *Rabbit) ManagementOf(node int) string { return r.management[node] }
+
 // Version is the version that the broker reports, such as 4.3.6. Releases come from Debian, where they change.
 func (r *Rabbit) Version() string {
 	r.t.Helper()
