@@ -20,6 +20,7 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/address"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/cmd/rehop/internal/flow"
+	"github.com/rehop/rehop/internal/descriptors"
 )
 
 // Service runs the flows of a file until its context ends.
@@ -315,6 +316,9 @@ func (r *running) drain() error {
 
 // serve serves HTTP until the end that it returns is called. what is its name in errors.
 func (r *running) serve(listener net.Listener, what string, handler http.Handler, encryption *tls.Config) (at string, end func() error) {
+	if _, own := listener.(*pipeListener); !own {
+		listener, handler = newDoor(listener, descriptors.Share(8, 16, 1024)), withBodyTimeout(handler)
+	}
 	server := &http.Server{Handler: handler, TLSConfig: encryption, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(r.Logger.Handler(), slog.LevelWarn)}
 	at = "http://" + hostOf(listener)
