@@ -57,7 +57,7 @@ func TestAccess(t *testing.T) {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE"} {
 			for _, role := range []string{"", "nobody", "viewer", "operator", "admin"} {
 				for _, origin := range []string{"", "same", "http://evil.example", "null"} {
-					for host, ours := range map[string]bool{"localhost:9419": true, "127.0.0.1": true, "rehop.example": true, "evil.example": false, "rehop.example.evil.example": false} {
+					for host, ours := range map[string]bool{"localhost:9419": true, "rehop.example": true, "rehop.example.evil.example": false} {
 						ctx, cancel := context.WithCancel(t.Context())
 						var form url.Values
 						if method == "POST" {

@@ -15,47 +15,49 @@ const figuresAge = 2 * time.Second
 type figures struct {
 	ask func(context.Context) (admin.Overview, error)
 
-	mu     sync.Mutex
-	last   admin.Overview
-	read   time.Time     // when last was read; zero: never
-	asking chan struct{} // is closed when somebody has read them; nil: nobody does
+	mu   sync.Mutex
+	last *reading // nil: there was none
+}
+
+// reading is one request to the broker. The other fields are set when done is closed.
+type reading struct {
+	done     chan struct{}
+	overview admin.Overview
+	at       time.Time
+	err      error
+}
+
+// isOld reports whether figures must be read again. After an error they are.
+func (r *reading) isOld() bool {
+	select {
+	case <-r.done:
+		return r.err != nil || time.Since(r.at) >= figuresAge
+	default:
+		return false
+	}
 }
 
 // get returns figures that are at most figuresAge old.
 func (f *figures) get(ctx context.Context) (admin.Overview, time.Time, error) {
-	for {
-		f.mu.Lock()
-		if !f.read.IsZero() && time.Since(f.read) < figuresAge {
-			defer f.mu.Unlock()
-			return f.last, f.read, nil
-		}
-		others := f.asking
-		if others == nil {
-			f.asking = make(chan struct{})
-			f.mu.Unlock()
-			return f.renew(ctx)
-		}
-		f.mu.Unlock()
-		select {
-		case <-others:
-		case <-ctx.Done():
-			return admin.Overview{}, time.Time{}, ctx.Err()
-		}
-	}
-}
-
-// renew reads the figures, and wakes up who waits for them. After an error the next one tries.
-func (f *figures) renew(ctx context.Context) (admin.Overview, time.Time, error) {
-	now, err := f.ask(ctx)
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	close(f.asking)
-	f.asking = nil
-	if err != nil {
-		return admin.Overview{}, time.Time{}, err
+	now, mine := f.last, f.last == nil || f.last.isOld()
+	if mine {
+		now = &reading{done: make(chan struct{})}
+		f.last = now
 	}
-	f.last, f.read = now, time.Now()
-	return f.last, f.read, nil
+	f.mu.Unlock()
+	if mine {
+		// Others wait for the answer, so it does not end with this request.
+		now.overview, now.err = f.ask(context.WithoutCancel(ctx))
+		now.at = time.Now()
+		close(now.done)
+	}
+	select {
+	case <-now.done:
+		return now.overview, now.at, now.err
+	case <-ctx.Done():
+		return admin.Overview{}, time.Time{}, ctx.Err()
+	}
 }
 
 // askFigures reads the figures from the broker.
