@@ -150,7 +150,7 @@ func TestSameIDs(t *testing.T) {
 	f.post("/confirm", url.Values{"where": {"queue=orders"}, "do": {"replay-selected"}, "pick": {"twin"}}).has(t, `id="count">2<`)
 }
 
-// A console whose broker is out of reach says so, and what to do.
+// A console whose broker is out of reach reports that, and what to do.
 func TestNoBroker(t *testing.T) {
 	c := newConsole(t)
 	for _, target := range []string{"/", "/queues", "/failed?queue=q", "/topology"} {

@@ -115,7 +115,7 @@ func TestLargeMessage(t *testing.T) {
 	}
 }
 
-// An id that is not UTF-8 cannot be in a form as it is, and is found anyway.
+// An id that is not UTF-8 cannot be in a form unchanged, and is found anyway.
 func TestIDsOfAnyBytes(t *testing.T) {
 	f := open(t)
 	f.subscribe("orders")

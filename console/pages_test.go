@@ -50,7 +50,7 @@ func TestPagesWithData(t *testing.T) {
 	f.get("/doctor?examine=1").has(t, "Why it matters")
 }
 
-// Filters choose the same messages as those of the commands, and say how many of how many are shown.
+// Filters choose the same messages as those of the commands, and the page has how many of how many are shown.
 func TestFilters(t *testing.T) {
 	f := open(t)
 	f.subscribe("orders")

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// payload is the body of a message as it is shown.
+// payload is the shown form of a body.
 type payload struct {
 	Form  string // JSON, text, hex or empty
 	Text  string

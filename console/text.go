@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// span is a part of a text as it is shown: characters that can be seen, or marks for those that cannot.
+// span is a part of a shown text: characters that can be seen, or marks for those that cannot.
 type span struct {
 	Plain string
 	Marks string // as in U+202E for a character, or \xff for a byte that is not UTF-8

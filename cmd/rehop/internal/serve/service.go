@@ -32,7 +32,7 @@ type Service struct {
 	Management func(*config.File) (url string, client *http.Client, err error)
 	// Embedded is the embedded broker. Nil: there is none.
 	Embedded *Embedded
-	// HTTP is the address for health and metrics. Empty: they are not served.
+	// HTTP is the address for the console, health and metrics. Empty: they are not served.
 	HTTP string
 	// Drain is how long handlers may take to finish at the end. 0: drain of the file.
 	Drain time.Duration
@@ -52,15 +52,16 @@ type Service struct {
 
 // Report has the addresses of the service, and what it runs.
 type Report struct {
-	AMQP       string       `json:"amqp,omitempty"`       // URL of the embedded broker
-	Management string       `json:"management,omitempty"` // URL of its management API
-	Login      *Login       `json:"login,omitempty"`      // how to log in to both
-	Broker     []string     `json:"broker,omitempty"`     // URLs of another broker, without passwords
-	HTTP       string       `json:"http,omitempty"`       // URL of health and metrics
-	Data       string       `json:"data,omitempty"`       // directory of the embedded broker
-	Memory     bool         `json:"memory,omitempty"`     // the embedded broker keeps nothing on disk
-	Flows      []FlowReport `json:"flows"`
-	Outboxes   []string     `json:"outboxes"`
+	AMQP       string         `json:"amqp,omitempty"`       // URL of the embedded broker
+	Management string         `json:"management,omitempty"` // URL of its management API
+	Login      *Login         `json:"login,omitempty"`      // how to log in to both
+	Broker     []string       `json:"broker,omitempty"`     // URLs of another broker, without passwords
+	HTTP       string         `json:"http,omitempty"`       // URL of health and metrics
+	Console    *ConsoleReport `json:"console,omitempty"`    // URL of the console, and how to log in
+	Data       string         `json:"data,omitempty"`       // directory of the embedded broker
+	Memory     bool           `json:"memory,omitempty"`     // the embedded broker keeps nothing on disk
+	Flows      []FlowReport   `json:"flows"`
+	Outboxes   []string       `json:"outboxes"`
 }
 
 // FlowReport is a flow in a Report.
@@ -73,14 +74,15 @@ type FlowReport struct {
 
 type run struct {
 	Service
-	file      *config.File
-	runner    *flow.Runner
-	telemetry *telemetry
-	ending    atomic.Bool
-	failed    chan error // why something has ended unexpectedly; has room for one
-	serving   sync.WaitGroup
-	report    Report
-	reported  bool // Ready was called
+	file          *config.File
+	runner        *flow.Runner
+	telemetry     *telemetry
+	consoleBroker *consoleBroker // nil: there is no console
+	ending        atomic.Bool
+	failed        chan error // why something has ended unexpectedly; has room for one
+	serving       sync.WaitGroup
+	report        Report
+	reported      bool // Ready was called
 }
 
 // closers end what was started, the last first.
@@ -257,6 +259,7 @@ func (r *run) reload(ctx context.Context) {
 		if changes, err = r.runner.Reload(ctx, file); err == nil {
 			r.warnOfRestart(file)
 			r.file = file
+			r.consoleBroker.use(file)
 			if r.reported {
 				r.watchQueues(ctx)
 			}
