@@ -27,17 +27,37 @@ func (a *Admin) Failed(ctx context.Context, queue string, limit int, filter Filt
 	return a.peek(ctx, from, limit, filter)
 }
 
+// EachFailed is Failed for queues with many or large messages: it calls see with one message after the other, and keeps none of them
+// in memory. A limit of 0 means all. If see returns an error, EachFailed ends and returns it. Other commands cannot read the failed
+// queue meanwhile, so see must not wait for them.
+func (a *Admin) EachFailed(ctx context.Context, queue string, limit int, filter Filter, see func(Message) error) error {
+	from, err := a.placeOf(queue)
+	if err != nil {
+		return err
+	}
+	return a.visit(ctx, from, limit, filter, see)
+}
+
+// visit calls see for up to limit messages of a place, or for all if limit is 0.
+func (a *Admin) visit(ctx context.Context, from place, limit int, filter Filter, see func(Message) error) error {
+	ahead, seen := 0, 0
+	if filter.isEmpty() && !from.common {
+		ahead = limit
+	}
+	_, err := a.each(ctx, from, ahead, filter, func(m Message) (bool, error) {
+		seen++
+		return limit == 0 || seen < limit, see(m)
+	})
+	return err
+}
+
 func (a *Admin) peek(ctx context.Context, from place, limit int, filter Filter) (found []Message, err error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	ahead := 0
-	if filter.isEmpty() && !from.common {
-		ahead = limit
-	}
-	_, err = a.each(ctx, from, ahead, filter, func(m Message) (bool, error) {
+	err = a.visit(ctx, from, limit, filter, func(m Message) error {
 		found = append(found, m)
-		return len(found) < limit, nil
+		return nil
 	})
 	return found, err
 }

@@ -52,7 +52,7 @@ var rules = []rule{
 	{"target", "github.com/rabbitmq/", nil, "only internal/rabbit sees amqp091-go"},
 	{"target", module + "/", []string{module + "/layout", module + "/internal/layouts", module + "/target"}, "a target is a handler as users write them: it knows the root and the longest delay alone"},
 	{"broker", "github.com/rabbitmq/", nil, "a broker is not made of a client"},
-	{"broker", module, []string{module + "/broker", module + "/internal/descriptors", module + "/internal/hosts", module + "/internal/prompt", module + "/internal/wire"}, "a broker serves any client, and knows nothing of rehop"},
+	{"broker", module, []string{module + "/broker", module + "/internal/descriptors", module + "/internal/hosts", module + "/internal/prompt", module + "/internal/throttle", module + "/internal/wire"}, "a broker serves any client, and knows nothing of rehop"},
 	{"dialect", "github.com/", nil, "a dialect knows SQL, and neither drivers nor what it is used for"},
 	{"outbox", "github.com/", []string{module + "/", module}, "users bring the driver of their database"},
 	{"outbox", module + "/inbox", nil, "either can be used without the other"},
@@ -70,6 +70,8 @@ var rules = []rule{
 	{"internal/letters", "net", []string{"net/url"}, "it reads messages as values, and does no I/O"},
 	{"internal/hosts", module, nil, "it knows names alone"},
 	{"internal/prompt", module, nil, "it knows connections alone"},
+	{"internal/throttle", module, nil, "it knows addresses and names of users alone"},
+	{"console", module + "/", []string{module + "/admin", module + "/topology", module + "/internal/headerjson", module + "/internal/hosts", module + "/internal/throttle"}, "the console shows what package admin knows, and does what it can do"},
 	{"internal/wire", "github.com/rabbitmq/", nil, "the codec stands alone"},
 	{"internal/wire", module, nil, "the codec stands alone"},
 }

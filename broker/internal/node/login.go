@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rehop/rehop/broker/internal/throttle"
+	"github.com/rehop/rehop/internal/throttle"
 )
 
 // Peer is where a client connects from.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rehop/rehop/broker/internal/queue"
 	"github.com/rehop/rehop/broker/internal/store"
-	"github.com/rehop/rehop/broker/internal/throttle"
+	"github.com/rehop/rehop/internal/throttle"
 )
 
 // Config is the configuration of a node. Every field has a value.

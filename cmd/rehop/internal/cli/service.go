@@ -36,7 +36,7 @@ type serviceFlags struct {
 }
 
 func (f *serviceFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.http, "listen-http", "", `address for health and metrics, "none" for none (default listen.http of the file, else 127.0.0.1:9419)`)
+	flags.StringVar(&f.http, "listen-http", "", `address for the console, health and metrics, "none" for none (default listen.http of the file, else 127.0.0.1:9419)`)
 	flags.DurationVar(&f.drain, "drain", 0, "how long handlers may take to finish at the end (default drain of the file, else 30s)")
 	flags.StringVar(&f.readyFile, "ready-file", "", "when everything runs, write addresses and flows as JSON to this file")
 	flags.BoolVar(&f.noFollow, "no-follow", false, "do not load the file when it has changed, only after SIGHUP")
@@ -240,6 +240,10 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 	if report.HTTP != "" {
 		row("health", where(report.HTTP+"/healthz "+report.HTTP+"/readyz", config.ListenerHTTP))
 		row("metrics", where(report.HTTP+"/metrics", config.ListenerHTTP))
+	}
+	if report.Console != nil {
+		row("console", report.Console.URL)
+		row("console", report.Console.String())
 	}
 	for _, f := range report.Flows {
 		name := f.Name

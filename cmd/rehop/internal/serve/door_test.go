@@ -15,15 +15,15 @@ import (
 
 // visited is a server of HTTP whose clients are within the process, so that time is virtual.
 type visited struct {
-	*inside
+	*pipeListener
 	door   *door
 	server *http.Server
 	ended  chan error
 }
 
 func newVisited(limit int, handler http.HandlerFunc) *visited {
-	v := &visited{inside: newInside(), ended: make(chan error, 1)}
-	v.door = newDoor(v.inside, limit)
+	v := &visited{pipeListener: newPipeListener(), ended: make(chan error, 1)}
+	v.door = newDoor(v.pipeListener, limit)
 	v.server = &http.Server{Handler: withBodyTimeout(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() { v.ended <- v.server.Serve(v.door) }()
 	return v

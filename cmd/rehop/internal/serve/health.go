@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -19,13 +20,18 @@ func (r *running) startHTTP(t *telemetry) (end func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := listen(r.HTTP, "health and metrics", config.ListenerHTTP)
+	handler, endConsole, err := r.withConsole(handler)
 	if err != nil {
 		return nil, err
 	}
-	r.report.HTTP, end = r.serve(listener, "health and metrics", handler, encryption)
+	listener, err := listen(r.HTTP, "the console, health and metrics", config.ListenerHTTP)
+	if err != nil {
+		return nil, errors.Join(err, endConsole())
+	}
+	r.report.HTTP, end = r.serve(listener, "the console, health and metrics", handler, encryption)
 	r.reportListener(listener, config.ListenerHTTP, false)
-	return end, nil
+	r.report.Console.URL = r.report.HTTP + consolePath
+	return closers{end, endConsole}.close, nil // event streams end before the server does
 }
 
 // healthRoutes are the routes of health and metrics, which need no login.

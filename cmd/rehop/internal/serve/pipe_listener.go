@@ -16,6 +16,9 @@ type pipeListener struct {
 	once   sync.Once
 }
 
+// withinURL is the URL of the management API for this process, whatever the address for others is.
+const withinURL = "http://localhost"
+
 func newPipeListener() *pipeListener {
 	return &pipeListener{calls: make(chan net.Conn), closed: make(chan struct{})}
 }

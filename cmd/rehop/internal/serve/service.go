@@ -33,7 +33,7 @@ type Service struct {
 	Management func(*config.File) (url string, client *http.Client, err error)
 	// Embedded is the embedded broker. Nil: there is none.
 	Embedded *Embedded
-	// HTTP is the address for health and metrics. Empty: they are not served.
+	// HTTP is the address for the console, health and metrics. Empty: they are not served.
 	HTTP string
 	// Drain is how long handlers may take to finish at the end. 0: drain of the file.
 	Drain time.Duration
@@ -53,16 +53,17 @@ type Service struct {
 
 // Report has the addresses of the service, and what it runs.
 type Report struct {
-	AMQP       string       `json:"amqp,omitempty"`       // URL of the embedded broker
-	Management string       `json:"management,omitempty"` // URL of its management API
-	Login      *Login       `json:"login,omitempty"`      // how to log in to both
-	Broker     []string     `json:"broker,omitempty"`     // URLs of another broker, without passwords
-	HTTP       string       `json:"http,omitempty"`       // URL of health and metrics
-	Everywhere []string     `json:"everywhere,omitempty"` // listeners on all addresses of this machine, whose URLs have localhost
-	Data       string       `json:"data,omitempty"`       // directory of the embedded broker
-	Memory     bool         `json:"memory,omitempty"`     // the embedded broker keeps nothing on disk
-	Flows      []FlowReport `json:"flows"`
-	Outboxes   []string     `json:"outboxes"`
+	AMQP       string         `json:"amqp,omitempty"`       // URL of the embedded broker
+	Management string         `json:"management,omitempty"` // URL of its management API
+	Login      *Login         `json:"login,omitempty"`      // how to log in to both
+	Broker     []string       `json:"broker,omitempty"`     // URLs of another broker, without passwords
+	HTTP       string         `json:"http,omitempty"`       // URL of health and metrics
+	Console    *ConsoleReport `json:"console,omitempty"`    // URL of the console, and how to log in
+	Everywhere []string       `json:"everywhere,omitempty"` // listeners on all addresses of this machine, whose URLs have localhost
+	Data       string         `json:"data,omitempty"`       // directory of the embedded broker
+	Memory     bool           `json:"memory,omitempty"`     // the embedded broker keeps nothing on disk
+	Flows      []FlowReport   `json:"flows"`
+	Outboxes   []string       `json:"outboxes"`
 }
 
 // FlowReport is a flow in a Report.
@@ -77,14 +78,15 @@ type FlowReport struct {
 // for. The goroutine of Run changes file, report and reported; others use only what never changes, and ending and failed.
 type running struct {
 	Service
-	file      *config.File // the one that was loaded last
-	runner    *flow.Runner
-	telemetry *telemetry
-	ending    atomic.Bool    // it drains, or has drained
-	failed    chan error     // why something has ended unexpectedly; has room for one
-	serving   sync.WaitGroup // goroutines of listeners, the broker and the file, which end before Run does
-	report    Report
-	reported  bool // Ready was called
+	file          *config.File // the one that was loaded last
+	runner        *flow.Runner
+	telemetry     *telemetry
+	consoleBroker *consoleBroker // nil: there is no console
+	ending        atomic.Bool    // it drains, or has drained
+	failed        chan error     // why something has ended unexpectedly; has room for one
+	serving       sync.WaitGroup // goroutines of listeners, the broker and the file, which end before Run does
+	report        Report
+	reported      bool // Ready was called
 }
 
 // closers end what was started, the last first.
@@ -250,6 +252,7 @@ func (r *running) reload(ctx context.Context) {
 		if changes, err = r.runner.Reload(ctx, file); err == nil {
 			r.warnOfRestart(file)
 			r.file = file
+			r.consoleBroker.use(file)
 			if r.reported {
 				r.watchQueues(ctx)
 			}

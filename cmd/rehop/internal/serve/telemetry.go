@@ -198,8 +198,7 @@ func (r *running) watchQueues(ctx context.Context) {
 func (r *running) overview() (admin.Config, settings, error) {
 	if r.Embedded != nil {
 		e := r.Embedded
-		const within = "http://localhost" // whatever the address of the management API is
-		return admin.Config{Dial: e.server.Dial, Management: within, HTTP: e.pipe.client(), Credentials: e.credentials}, settings{management: within}, nil
+		return admin.Config{Dial: e.server.Dial, Management: withinURL, HTTP: e.pipe.client(), Credentials: e.credentials}, settings{management: withinURL}, nil
 	}
 	at, client, err := r.Management(r.file)
 	if err != nil || at == "" {

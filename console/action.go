@@ -1,0 +1,174 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rehop/rehop/admin"
+)
+
+// confirmView asks whether messages are to be replayed or discarded.
+type confirmView struct {
+	Action string // replay or discard
+	Queue  string
+	Choice choice
+	Count  admin.Count
+	// What the form carries: the queue and the choice as a query, which survives a form whatever bytes it has.
+	Where string
+	Wrong string
+}
+
+// outcomeView is what a replay or discard has done.
+type outcomeView struct {
+	Action   string
+	Queue    string
+	Choice   choice
+	Asked    int
+	Progress admin.Progress
+	Error    string
+	Took     time.Duration
+}
+
+// pickOf is the id of a message as a value of a form: browsers do not keep bytes that are not UTF-8.
+func pickOf(id string) string { return url.QueryEscape(id) }
+
+// whereOf is a queue and a choice as a value of a form.
+func whereOf(queue string, c choice) string {
+	v := c.values()
+	v.Set("queue", queue)
+	return v.Encode()
+}
+
+// target reads the queue and the choice of a form.
+func (x *call) target() (queue string, c choice, filter admin.Filter, err error) {
+	where, err := url.ParseQuery(x.r.PostForm.Get("where"))
+	if err != nil || where.Get("queue") == "" {
+		return "", c, filter, &fault{status: http.StatusBadRequest, text: "The form does not name a queue.", hint: "Go back to the list, and try again."}
+	}
+	filter, c, err = choiceOf(where).filter(time.Now())
+	return where.Get("queue"), c, filter, err
+}
+
+// confirm counts the messages that are to be replayed or discarded, and asks.
+func (x *call) confirm() error {
+	form := x.r.PostForm
+	queue, c, _, err := x.target()
+	if err != nil {
+		return err
+	}
+	action, scope, _ := strings.Cut(form.Get("do"), "-")
+	if action != "replay" && action != "discard" || scope != "selected" && scope != "all" {
+		return &fault{status: http.StatusBadRequest, text: "The form does not name an action.", hint: "Go back to the list, and try again."}
+	}
+	if scope == "selected" {
+		c = choice{}
+		for _, pick := range form["pick"] {
+			id, err := url.QueryUnescape(pick)
+			if err != nil {
+				return &fault{status: http.StatusBadRequest, text: "The form has an id that cannot be read."}
+			}
+			c.IDs = append(c.IDs, id)
+		}
+		if len(c.IDs) == 0 {
+			return &fault{status: http.StatusBadRequest, text: "No message is selected.", hint: "Go back, and select messages in the first column."}
+		}
+	}
+	return x.ask(http.StatusOK, action, queue, c, "")
+}
+
+// ask shows the page that asks for a confirmation.
+func (x *call) ask(status int, action, queue string, c choice, wrong string) error {
+	filter, c, err := c.filter(time.Now()) // from now on the times are fixed
+	if err != nil {
+		return err
+	}
+	a, ctx, end, err := x.broker()
+	if err != nil {
+		return err
+	}
+	defer end()
+	n, err := a.CountFailed(ctx, queue, filter)
+	if err != nil {
+		return err
+	}
+	title := "Replay"
+	if action == "discard" {
+		title = "Discard"
+	}
+	return x.showStatus(status, "confirm", title, confirmView{Action: action, Queue: queue, Choice: c, Count: n, Where: whereOf(queue, c), Wrong: wrong})
+}
+
+// maxRate is how many messages per second a user can ask for. More is no limit at all.
+const maxRate = 1_000_000
+
+func (x *call) replay() error {
+	o := admin.Options{}
+	if text := strings.TrimSpace(x.r.PostForm.Get("rate")); text != "" {
+		perSecond, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(perSecond > 0 && perSecond <= maxRate) {
+			return &fault{status: http.StatusBadRequest, text: fmt.Sprintf("The rate %q is not a positive number of messages per second.", text), hint: "Go back, and write a number such as 50, or nothing."}
+		}
+		o.Rate = perSecond
+	}
+	return x.act("replay", o, (*admin.Admin).Replay)
+}
+
+// discard deletes messages. If there are several, the user has typed how many.
+func (x *call) discard() error {
+	queue, c, _, err := x.target()
+	if err != nil {
+		return err
+	}
+	form := x.r.PostForm
+	if count := form.Get("count"); count != "1" && strings.ReplaceAll(strings.TrimSpace(form.Get("typed")), ",", "") != count {
+		return x.ask(http.StatusBadRequest, "discard", queue, c, "Type the number of messages to confirm that you want to discard them.")
+	}
+	return x.act("discard", admin.Options{}, (*admin.Admin).Discard)
+}
+
+// act replays or discards the messages that were counted, and no others: not those that failed later.
+func (x *call) act(action string, o admin.Options, do func(*admin.Admin, context.Context, string, admin.Options) (admin.Progress, error)) error {
+	form := x.r.PostForm
+	queue, c, filter, err := x.target()
+	if err != nil {
+		return err
+	}
+	count, err := strconv.Atoi(form.Get("count"))
+	if err != nil || count < 1 {
+		return &fault{status: http.StatusBadRequest, text: "There is nothing to " + action + ".", hint: "Go back to the list, and try again."}
+	}
+	var latest time.Time
+	if text := form.Get("latest"); text != "" {
+		if latest, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return &fault{status: http.StatusBadRequest, text: "The form has a time that cannot be read.", hint: "Go back to the list, and try again."}
+		}
+	}
+	o.Filter, o.Limit = filter.UpTo(admin.Count{Messages: count, Latest: latest}), count
+	a, ctx, end, err := x.brokerForRun()
+	if err != nil {
+		return err
+	}
+	defer end()
+	began := time.Now()
+	done, err := do(a, ctx, queue, o)
+	v := outcomeView{Action: action, Queue: queue, Choice: c, Asked: count, Progress: done, Took: time.Since(began).Round(time.Millisecond)}
+	status := http.StatusOK
+	line := []any{"action", action, "user", x.user.Name, "from", x.r.RemoteAddr, "queue", queue, "filter", c.values().Encode(), "asked", count, "done", done.Done}
+	if err != nil {
+		f := faultOf(err)
+		status, v.Error = f.status, f.text
+		x.console.options.Logger.Error("console: messages were not all changed", append(line, "err", err)...)
+	} else {
+		x.console.options.Logger.Info("console: messages were changed", line...)
+	}
+	title := "Replayed"
+	if action == "discard" {
+		title = "Discarded"
+	}
+	return x.showStatus(status, "outcome", title, v)
+}

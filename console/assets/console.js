@@ -1,0 +1,83 @@
+// The pages work without this script. It adds live figures, local times, copying and shortcuts.
+"use strict";
+
+// Times are in UTC; the local time is next to them.
+function addLocalTimes(root) {
+  for (const e of root.querySelectorAll("time[datetime]")) {
+    const at = new Date(e.dateTime);
+    if (!isNaN(at)) e.title = at.toLocaleString() + " local time";
+  }
+}
+
+function addCopying() {
+  if (!navigator.clipboard) return;
+  for (const button of document.querySelectorAll("button[data-copy]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+      button.textContent = "Copied";
+    });
+  }
+}
+
+// follow updates the figures of the overview. Texts are set as text, never as markup.
+function follow() {
+  let live = document.getElementById("live");
+  if (!live || !window.EventSource) return;
+  const events = new EventSource(live.dataset.events);
+  const state = (text) => { const e = document.getElementById("live-state"); if (e) e.textContent = text; };
+  let loading = false;
+  events.addEventListener("figures", async (event) => {
+    const now = JSON.parse(event.data);
+    if (now.error) return state(now.error);
+    if (now.shape !== live.dataset.shape) {
+      if (loading) return;
+      loading = true;
+      try {
+        const answer = await fetch(location.href);
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const next = page.getElementById("live");
+        if (next) { live.replaceWith(document.adoptNode(next)); live = next; addLocalTimes(live); }
+      } finally { loading = false; }
+      return;
+    }
+    for (const [id, text] of Object.entries(now.figures)) {
+      const e = document.getElementById(id);
+      if (e && e.textContent !== text) e.textContent = text;
+    }
+    state("Live, as of " + new Date(now.at).toLocaleTimeString());
+  });
+  events.addEventListener("error", () => state("The figures are not updated: no connection to the console."));
+  addEventListener("pagehide", () => events.close());
+}
+
+// Shortcuts of one key. The shortcuts page turns them off.
+function addShortcuts() {
+  if (document.documentElement.dataset.keys !== "on") return;
+  let afterG = false;
+  document.addEventListener("keydown", (event) => {
+    const at = event.target;
+    if (event.ctrlKey || event.metaKey || event.altKey || at.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(at.tagName) && at.type !== "checkbox") return;
+    const go = (link) => { if (link) { event.preventDefault(); link.click(); } };
+    if (afterG) {
+      afterG = false;
+      return go([...document.querySelectorAll("nav a[data-key]")].find((a) => a.dataset.key === event.key));
+    }
+    const rows = [...document.querySelectorAll("table.list tbody tr")];
+    const row = rows.findIndex((r) => r.contains(document.activeElement));
+    const to = (i) => { const a = rows[i] && rows[i].querySelector("a"); if (a) { event.preventDefault(); a.focus(); } };
+    switch (event.key) {
+      case "?": return go(document.querySelector("footer a"));
+      case "g": afterG = true; return;
+      case "/": { const f = document.getElementById("search"); if (f) { event.preventDefault(); f.focus(); } return; }
+      case "j": return to(row + 1);
+      case "k": return to(Math.max(row - 1, 0));
+      case "x": { const box = row >= 0 && rows[row].querySelector("input[type=checkbox]"); if (box) box.checked = !box.checked; }
+    }
+  });
+}
+
+addLocalTimes(document);
+addCopying();
+follow();
+addShortcuts();

@@ -1,0 +1,132 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/rehop/rehop/internal/hosts"
+	"github.com/rehop/rehop/internal/throttle"
+)
+
+// Console is the handler. It is safe for concurrent use.
+type Console struct {
+	options  Options
+	routes   map[string]map[string]route // by path, without a slash at the beginning, and by method
+	assets   assets
+	pages    map[string]*template.Template
+	sessions *sessions
+	logins   *throttle.Logins
+	figures  *figures
+	working  chan struct{} // has a place for each request that may use the broker now
+	streams  chan struct{} // has a place for each event stream that may be open
+	handler  http.Handler
+
+	// closing ends event streams and what users have started.
+	closing context.Context
+	close   context.CancelFunc
+	running sync.WaitGroup
+	mu      sync.Mutex // no run begins after Close
+	closed  bool
+}
+
+const (
+	// maxWorking is how many requests use the broker at the same time. Each can hold some messages in memory.
+	maxWorking = 8
+	// maxStreams is how many event streams are open at the same time: one for each tab.
+	maxStreams = 200
+	// maxForm is how many bytes a form may have.
+	maxForm = 1 << 20
+)
+
+// New returns a console, or an error if the options are wrong. It does not connect to the broker.
+func New(o Options) (*Console, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	names, err := hosts.New(o.Hosts...)
+	if err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	c := &Console{options: o, routes: routesByPath(), sessions: newSessions(), logins: throttle.New(),
+		working: make(chan struct{}, maxWorking), streams: make(chan struct{}, maxStreams)}
+	c.closing, c.close = context.WithCancel(context.Background())
+	c.figures = &figures{ask: c.askFigures}
+	if c.assets, err = readAssets(); err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	if c.pages, err = readPages(); err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	c.handler = names.Handler(http.HandlerFunc(c.serve))
+	return c, nil
+}
+
+// Close ends event streams, and replays and discards that are in progress, and returns when they have ended. What they have done
+// stays done.
+func (c *Console) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.close()
+	c.running.Wait()
+}
+
+// begin counts something that Close ends and waits for. The caller calls running.Done at its end.
+func (c *Console) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return &fault{status: http.StatusServiceUnavailable, text: "The console is being closed.", hint: "Try again when the server has started again."}
+	}
+	c.running.Add(1)
+	return nil
+}
+
+// ServeHTTP answers a request.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; "+
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	c.handler.ServeHTTP(w, r)
+}
+
+// serve answers a request that is for this host, and does not come from a page of another site.
+func (c *Console) serve(w http.ResponseWriter, r *http.Request) {
+	path, ok := c.pathOf(r)
+	if !ok {
+		redirect(w, c.options.Base)
+		return
+	}
+	if name, isAsset := strings.CutPrefix(path, assetsPath); isAsset {
+		c.assets.serve(w, r, name)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	x := &call{console: c, w: w, r: r, path: path}
+	if err := x.answer(); err != nil {
+		x.showError(err)
+	}
+}
+
+// pathOf returns the path below the base, without a slash at the beginning. It is not ok for the base without its last slash, from
+// which relative links would lead elsewhere.
+func (c *Console) pathOf(r *http.Request) (path string, ok bool) {
+	path = r.URL.Path
+	if path == "" || path+"/" == c.options.Base {
+		return "", false
+	}
+	if below, whole := strings.CutPrefix(path, c.options.Base); whole {
+		return below, true
+	}
+	return strings.TrimPrefix(path, "/"), true // a proxy has removed the base
+}

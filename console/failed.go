@@ -1,0 +1,129 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/rehop/rehop/admin"
+)
+
+// failedView is the failed messages of a queue.
+type failedView struct {
+	Queue    string
+	Choice   choice
+	Wrong    *fault // what is wrong with the choice
+	Kinds    []string
+	Filter   string // the choice as a query, for links and forms
+	Messages []failedRow
+	More     bool // there are more messages that match
+	Matching int  // how many match; -1 if that is not known
+	Total    int  // messages in the failed queue; -1 if that is not known
+	Delayed  int  // messages that nobody can read now; -1 if that is not known
+	Limit    int
+	Limits   []int
+	MayAct   bool
+}
+
+// failedRow is a message in the list, without its body.
+type failedRow struct {
+	ID, Key, Kind, Error string
+	Cut                  bool // the error is longer
+	Attempts, Replays    int
+	FailedAt             time.Time
+	Size                 int
+	Queue                string // if it is another one
+}
+
+// rowLimits are how many messages a list can have.
+func rowLimits() []int { return []int{50, 200, 1000} }
+
+// maxErrorShown is how many bytes of an error a list shows.
+const maxErrorShown = 300
+
+func (x *call) failed() error {
+	query := x.r.URL.Query()
+	v := failedView{Queue: query.Get("queue"), Choice: choiceOf(query), Kinds: kinds(), Limits: rowLimits(), Limit: rowLimits()[0], Matching: -1, Total: -1, MayAct: x.may(Operator)}
+	if in, err := url.QueryUnescape(query.Get("in")); err == nil && v.Queue == "" {
+		v.Queue = in // of the form, which would change bytes that are not UTF-8
+	}
+	if v.Queue == "" {
+		return &fault{status: http.StatusBadRequest, text: "The address has no name of a queue.", hint: "Choose one on the page Queues."}
+	}
+	if n, err := strconv.Atoi(query.Get("limit")); err == nil && slices.Contains(v.Limits, n) {
+		v.Limit = n
+	}
+	v.Filter = v.Choice.values().Encode()
+	filter, _, err := v.Choice.filter(time.Now())
+	if errors.As(err, &v.Wrong) {
+		return x.showStatus(v.Wrong.status, "failed", "Failed messages", v)
+	}
+	a, ctx, end, err := x.broker()
+	if err != nil {
+		return err
+	}
+	defer end()
+	if v.Delayed, err = a.Delayed(ctx, v.Queue); errors.Is(err, admin.ErrNoQueue) || errors.Is(err, admin.ErrNoLayout) {
+		return err
+	} else if err != nil {
+		v.Delayed = -1 // the messages can be read without the management API
+	}
+	seen, limit := 0, v.Limit+1
+	if query.Get("count") != "" {
+		limit = 0
+	}
+	err = a.EachFailed(ctx, v.Queue, limit, filter, func(m admin.Message) error {
+		if seen++; seen <= v.Limit {
+			v.Messages = append(v.Messages, rowOfMessage(m, v.Queue))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	v.More = seen > v.Limit
+	if !v.More || limit == 0 {
+		v.Matching = seen
+	}
+	if q, err := a.Queue(ctx, v.Queue); err == nil {
+		v.Total = q.Failed
+	}
+	return x.show("failed", "Failed messages", v)
+}
+
+// rowOfMessage keeps nothing of the message but what is shown.
+func rowOfMessage(m admin.Message, queue string) failedRow {
+	r := failedRow{ID: m.ID, Key: m.Key, Kind: string(m.Kind), Attempts: m.Attempts, Replays: m.Replays, FailedAt: m.FailedAt, Size: len(m.Body)}
+	r.Error, r.Cut = cut(m.Error, maxErrorShown)
+	if m.Queue != queue {
+		r.Queue = m.Queue
+	}
+	return r
+}
+
+// Link is the page with another value in its query.
+func (v failedView) Link(name, value string) string {
+	q := v.Choice.values()
+	q.Set("queue", v.Queue)
+	q.Set("limit", strconv.Itoa(v.Limit))
+	q.Set(name, value)
+	return "failed?" + q.Encode()
+}
+
+// Export is the address of a download of all messages that match.
+func (v failedView) Export(format string) string {
+	q := v.Choice.values()
+	q.Set("queue", v.Queue)
+	q.Set("format", format)
+	return "export?" + q.Encode()
+}
+
+// Message is the address of a message's page.
+func (v failedView) Message(id string) string { return messageLink("message", v.Queue, id) }
+
+func messageLink(page, queue, id string) string {
+	return page + "?" + url.Values{"queue": {queue}, "id": {id}}.Encode()
+}

@@ -1,0 +1,117 @@
+package console
+
+import (
+	"fmt"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/rehop/rehop/admin"
+)
+
+// messageView is the page of one failed message.
+type messageView struct {
+	Queue   string // whose failed queue it is in
+	Message admin.Message
+	Headers []headerRow
+	Payload payload
+	Copies  []copyText
+	// Same is how many messages have this id, and Number which of them this is. Few programs use an id twice.
+	Same, Number int
+	Pick         string // the id as a value of a form
+	MayAct       bool
+}
+
+// maxSame is how many messages with the same id are looked for.
+const maxSame = 100
+
+// find returns the message that the address of the page names. Number is which of several with the same id.
+func (x *call) find() (v messageView, err error) {
+	query := x.r.URL.Query()
+	v = messageView{Queue: query.Get("queue"), Pick: pickOf(query.Get("id")), Number: 1, MayAct: x.may(Operator)}
+	if n, err := strconv.Atoi(query.Get("number")); err == nil && n > 0 {
+		v.Number = n
+	}
+	if v.Queue == "" || !query.Has("id") {
+		return v, &fault{status: http.StatusBadRequest, text: "The address needs a queue and the id of a message.", hint: "Choose a message in the list of a queue."}
+	}
+	a, ctx, end, err := x.broker()
+	if err != nil {
+		return v, err
+	}
+	defer end()
+	err = a.EachFailed(ctx, v.Queue, maxSame, admin.Filter{IDs: []string{query.Get("id")}}, func(m admin.Message) error {
+		if v.Same++; v.Same == v.Number {
+			v.Message = m
+		}
+		return nil
+	})
+	if err == nil && v.Same < v.Number {
+		err = &fault{status: http.StatusNotFound, text: "There is no such message in the failed queue.", hint: "It may have been replayed or discarded. A broker that delays returned messages hides it for a while."}
+	}
+	return v, err
+}
+
+func (x *call) message() error {
+	v, err := x.find()
+	if err != nil {
+		return err
+	}
+	v.Headers = headerRows(v.Message.Headers)
+	v.Payload = payloadOf(v.Message.Body, x.r.URL.Query().Get("view"))
+	v.Copies = copiesOf(v.Message)
+	return x.show("message", "Message", v)
+}
+
+// Link is the address of the message on a page.
+func (v messageView) Link(page string) string {
+	return messageLink(page, v.Queue, v.Message.ID) + "&number=" + strconv.Itoa(v.Number)
+}
+
+// Numbers are the other messages with the same id.
+func (v messageView) Numbers() (all []int) {
+	for n := 1; n <= v.Same && v.Same > 1; n++ {
+		all = append(all, n)
+	}
+	return all
+}
+
+// Of is the address of another message with the same id.
+func (v messageView) Of(n int) string {
+	return messageLink("message", v.Queue, v.Message.ID) + "&number=" + strconv.Itoa(n)
+}
+
+// body is a download of the bytes of a message's body, unchanged.
+func (x *call) body() error {
+	v, err := x.find()
+	if err != nil {
+		return err
+	}
+	x.attach(fileName(v.Message.ID)+".bin", "application/octet-stream")
+	x.w.Header().Set("Content-Length", strconv.Itoa(len(v.Message.Body)))
+	if x.r.Method != http.MethodHead {
+		_, _ = x.w.Write(v.Message.Body) // the client may have gone
+	}
+	return nil
+}
+
+// attach makes the answer a file. A browser never shows it as a page of the console.
+func (x *call) attach(name, kind string) {
+	h := x.w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+}
+
+// fileName is a text as the name of a file on any system.
+func fileName(text string) string {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return -1
+	}, text)
+	name, _ = cut(name, 60)
+	return fmt.Sprintf("message-%s", name)
+}
