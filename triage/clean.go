@@ -15,6 +15,9 @@ type Cleaned struct {
 // cleanSome is how many messages are deleted in one transaction, so that others do not wait for long.
 const cleanSome = 500
 
+// clockSlack is how much the clock of a host that reports failures may be ahead of the database's, in milliseconds.
+const clockSlack = 24 * 3600 * 1000
+
 // Clean deletes messages that are Succeeded, Discarded or Gone since longer than keep, in small transactions. Then it deletes groups without
 // messages in which nothing has happened for that time, and hours of the history that are older. It does not delete the audit.
 func (s *Store) Clean(ctx context.Context, keep time.Duration) (Cleaned, error) {
@@ -45,7 +48,7 @@ func (s *Store) cleanMessages(ctx context.Context, state State, keep int64) (del
 		err := s.write(ctx, func(w *writer) error {
 			oldest := w.now - keep
 			// What failed later than that has also changed later, but clocks differ.
-			rows, err = readAll(ctx, w, query, []any{state.number(), last, firstNumber(max(oldest/1000+spill, 0)), oldest, cleanSome}, scanRow)
+			rows, err = readAll(ctx, w, query, []any{state.number(), last, firstNumber(max(oldest/1000+clockSlack, 0)), oldest, cleanSome}, scanRow)
 			if err != nil {
 				return err
 			}
