@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/cmd/rehop/internal/address"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/console"
 	"github.com/rehop/rehop/internal/hosts"
@@ -66,7 +67,9 @@ func (r *running) aboutConsole() (facts []console.Fact) {
 	if r.Embedded == nil {
 		settings, err := r.Connect(r.file)
 		if err == nil {
-			facts = append(facts, console.Fact{Name: "address", Value: strings.Join(withoutPasswords(settings.URLs), ", ")})
+			for _, one := range settings.URLs {
+				facts = append(facts, console.Fact{Name: "address", Value: address.WithoutPassword(one)})
+			}
 		}
 		return append(facts, console.Fact{Name: "file", Value: r.file.Path})
 	}
@@ -116,7 +119,7 @@ func roleOf(tags []string) console.Role {
 
 // consoleBroker is the console's connection to the broker of the loaded file.
 type consoleBroker struct {
-	run  *run
+	run  *running
 	file atomic.Pointer[config.File] // the loaded one
 
 	turn   chan struct{} // has one place: for who uses the fields below

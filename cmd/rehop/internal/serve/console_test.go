@@ -52,7 +52,7 @@ users:
 // The token is kept in the data directory, where only this user can read it, and is shown once.
 func TestConsoleToken(t *testing.T) {
 	dir := t.TempDir()
-	r := &run{Service: Service{Env: noVariables, Embedded: &Embedded{Data: dir}}}
+	r := &running{Service: Service{Env: noVariables, Embedded: &Embedded{Data: dir}}}
 	first, err := r.consoleToken()
 	if err != nil || first.secret == "" || first.shown != first.secret || first.file != filepath.Join(dir, tokenFile) {
 		t.Fatalf("got %+v, %v, want a new token", first, err)
@@ -71,7 +71,7 @@ func TestConsoleToken(t *testing.T) {
 	if _, err := r.consoleToken(); err == nil || strings.Contains(err.Error(), "short") || !strings.Contains(err.Error(), "at least 16") {
 		t.Errorf("got %v, want that the token is too short, without the token", err)
 	}
-	memory := &run{Service: Service{Env: noVariables, Embedded: &Embedded{}}}
+	memory := &running{Service: Service{Env: noVariables, Embedded: &Embedded{}}}
 	if one, err := memory.consoleToken(); err != nil || one.shown == "" || one.file != "" {
 		t.Errorf("got %+v, %v, want a token that is not kept", one, err)
 	}
