@@ -16,7 +16,7 @@ import (
 type readiness struct {
 	began time.Time
 	file  string       // to which the report is written as JSON, unless it is empty
-	log   *slog.Logger // for the report; nil: it is printed for people
+	log   *slog.Logger // for the report if there is no terminal; nil: it is always printed for people
 }
 
 // reportReady prints or logs the report, and writes it to a file if there is a path.
@@ -54,7 +54,7 @@ func (c *command) showReady(report serve.Report, how readiness) error {
 	switch {
 	case c.json:
 		return c.printJSON(report)
-	case how.log != nil:
+	case c.Width == 0 && how.log != nil:
 		logReady(how.log, report, took)
 		return nil
 	}
