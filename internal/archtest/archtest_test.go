@@ -52,7 +52,7 @@ var rules = []rule{
 	{"target", "github.com/rabbitmq/", nil, "only internal/rabbit sees amqp091-go"},
 	{"target", module + "/", []string{module + "/layout", module + "/internal/layouts", module + "/target"}, "a target is a handler as users write them: it knows the root and the longest delay alone"},
 	{"broker", "github.com/rabbitmq/", nil, "a broker is not made of a client"},
-	{"broker", module, []string{module + "/broker", module + "/internal/hosts", module + "/internal/prompt", module + "/internal/wire"}, "a broker serves any client, and knows nothing of rehop"},
+	{"broker", module, []string{module + "/broker", module + "/internal/descriptors", module + "/internal/hosts", module + "/internal/prompt", module + "/internal/wire"}, "a broker serves any client, and knows nothing of rehop"},
 	{"dialect", "github.com/", nil, "a dialect knows SQL, and neither drivers nor what it is used for"},
 	{"outbox", "github.com/", []string{module + "/", module}, "users bring the driver of their database"},
 	{"outbox", module + "/inbox", nil, "either can be used without the other"},
