@@ -335,8 +335,15 @@ func TestCommandLines(t *testing.T) {
 					}
 					return
 				}
+				var stored string // there is no terminal, so the password is in its file alone
+				if report.Login.PasswordFile != "" {
+					if report.Login.Password != "" {
+						t.Error("the output has the password of the administrator")
+					}
+					stored = strings.TrimSpace(read(t, report.Login.PasswordFile))
+				}
 				logins := map[string]*url.Userinfo{"unit own": url.UserPassword("shop", "secret"), "image own": url.UserPassword("shop", "secret"),
-					"unit nobody": url.UserPassword("guest", "guest"), "image nobody": url.UserPassword("admin", report.Login.Password)}
+					"unit nobody": url.UserPassword("guest", "guest"), "image nobody": url.UserPassword("admin", stored)}
 				at, err := url.Parse(report.AMQP)
 				if err != nil {
 					t.Fatal(err)

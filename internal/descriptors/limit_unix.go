@@ -4,7 +4,7 @@ package descriptors
 
 import "syscall"
 
-// Share returns a part of the descriptors that this process can have open: all of them divided by parts, at least low and at most high.
+// Share returns how many of the descriptors that this process can have open are one of the given number of parts, at least low and at most high.
 func Share(parts, low, high int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

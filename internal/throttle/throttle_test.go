@@ -190,7 +190,7 @@ func TestOldPasswordLocksNobodyOut(t *testing.T) {
 	}
 }
 
-// Who shares the address of a known user can guess once per second, after a burst. The user is not locked out by that.
+// Who shares the address of a known user can guess once per second, after a burst. With no more guesses the user is not locked out.
 // A day after the last login, the user is like others.
 func TestKnownUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -31,7 +31,7 @@ func (n *Node) Excludes(user string) bool {
 
 // errExcluded is the error of an attempt to create the default user.
 func errExcluded(user string) error {
-	return fmt.Errorf("user %q does not exist when the configuration has users; add it there to use it", user)
+	return fmt.Errorf("user %q does not exist when the configuration has users; choose another name", user)
 }
 
 // seedDefault creates the default user, unless it was changed or deleted while the broker ran.

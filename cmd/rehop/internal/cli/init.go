@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +44,19 @@ func (c *command) writeExample(path string) error {
 	if err := os.WriteFile(schema, config.Schema(), 0o644); err != nil {
 		return err
 	}
-	return c.printf("wrote %s and %s\nnext: rehop up\n", plain(path), plain(schema))
+	next := "rehop up"
+	if path != localFile {
+		next += " " + shellQuoted(path) // without it, up reads the file of the usual name
+	}
+	return c.printf("wrote %s and %s\nnext: %s\n", plain(path), plain(schema), plain(next))
+}
+
+// shellQuoted is a word for a shell: unchanged if it has nothing that a shell interprets.
+func shellQuoted(word string) string {
+	if regexp.MustCompile(`^[\w./@%+=:-]+$`).MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // createFile writes a file that must not exist.

@@ -5,81 +5,44 @@ import (
 	"errors"
 	"net"
 	"net/url"
-	"os"
 	"syscall"
 	"time"
+
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
 )
 
-// refuseItself returns an error if the broker of the environment is at the address on which this rehop up would listen, and refuses connections.
+// refuseItself returns an error if all nodes of the broker of the environment are at the address on which this rehop up would listen, and refuse
+// connections.
 // The user has probably set the variable for other commands, and expects a broker to be started, for which rehop would wait forever.
 //
 // It is not started: the address may also be that of a RabbitMQ on this machine that is down for a moment, or is still booting. An embedded broker
 // in its place would take its port, and messages that nobody looks for there. An error harms nobody, and a supervisor tries again. Brokers that
-// --broker or the file names are waited for, because nobody forgets these.
+// --broker or the file names are waited for, because nobody forgets these. A file whose broker is its own listen.amqp has an error.
 func refuseItself(ctx context.Context, at brokerPlace, listen string) error {
-	if at.from != "$"+envBroker || len(at.urls) != 1 || !isHere(at.urls[0], listen) {
+	if at.from != "$"+envBroker || len(at.urls) == 0 {
 		return nil
 	}
-	u, err := url.Parse(at.urls[0])
-	if err != nil {
-		return nil // the client reports it
-	}
-	limited, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(limited, "tcp", net.JoinHostPort(u.Hostname(), portOf(u)))
-	if err == nil {
-		return conn.Close()
-	}
-	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return nil
+	for _, broker := range at.urls {
+		if !config.IsHere(broker, listen) || !refuses(ctx, broker) {
+			return nil
+		}
 	}
 	return unreachable(errors.New("nothing answers at the broker " + at.String() + ", which is the address of rehop up itself. " +
 		"The embedded broker is not started, because $" + envBroker + " names this one. To start it, unset the variable: " +
 		"env -u " + envBroker + " rehop up. To use another broker on this machine, start that one first"))
 }
 
-// isHere reports whether a broker's URL is an address on which a listener of this machine would listen.
-func isHere(broker, listen string) bool {
+// refuses reports whether nothing listens at the address of a broker.
+func refuses(ctx context.Context, broker string) bool {
 	u, err := url.Parse(broker)
 	if err != nil {
-		return false
+		return false // the client reports it
 	}
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil || port != portOf(u) {
-		return false
+	limited, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(limited, "tcp", net.JoinHostPort(u.Hostname(), config.PortOf(u)))
+	if err == nil {
+		_ = conn.Close()
 	}
-	own, wanted := net.ParseIP(host), net.ParseIP(u.Hostname())
-	everywhere := host == "" || own.IsUnspecified()
-	switch name, _ := os.Hostname(); {
-	case u.Hostname() == "" || u.Hostname() == "localhost" || wanted.IsLoopback():
-		return everywhere || host == "localhost" || own.IsLoopback()
-	case u.Hostname() == host || everywhere && u.Hostname() == name:
-		return true
-	}
-	return everywhere && isOwn(wanted)
-}
-
-// isOwn reports whether an address is one of this machine.
-func isOwn(ip net.IP) bool {
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return false
-	}
-	for _, one := range all {
-		if network, ok := one.(*net.IPNet); ok && network.IP.Equal(ip) {
-			return true
-		}
-	}
-	return false
-}
-
-// portOf is the port of a broker's URL.
-func portOf(u *url.URL) string {
-	switch {
-	case u.Port() != "":
-		return u.Port()
-	case u.Scheme == "amqps":
-		return "5671"
-	}
-	return "5672"
+	return errors.Is(err, syscall.ECONNREFUSED)
 }

@@ -236,13 +236,16 @@ func TestRefuseItself(t *testing.T) {
 		refused           bool
 	}{
 		"itself":             {"amqp://ann:secret@127.0.0.1:1/", "$" + envBroker, "127.0.0.1:1", true},
+		"twice":              {"amqp://localhost:1,amqp://127.0.0.1:1", "$" + envBroker, "127.0.0.1:1", true},
+		"all addresses":      {"amqp://0.0.0.0:1", "$" + envBroker, "127.0.0.1:1", true},
+		"and another node":   {"amqp://127.0.0.1:1,amqp://127.0.0.1:2", "$" + envBroker, "127.0.0.1:1", false},
 		"by another name":    {"amqp://ann:secret@localhost:1/", "$" + envBroker, ":1", true},
 		"something is there": {"amqp://ann:secret@" + listening + "/", "$" + envBroker, listening, false},
 		"another port":       {"amqp://ann:secret@127.0.0.1:1/", "$" + envBroker, "127.0.0.1:2", false},
 		"by a flag":          {"amqp://ann:secret@127.0.0.1:1/", "--broker", "127.0.0.1:1", false},
 		"by the file":        {"amqp://ann:secret@127.0.0.1:1/", "broker in rehop.yaml", "127.0.0.1:1", false},
 	} {
-		err := refuseItself(t.Context(), brokerPlace{[]string{tt.url}, tt.from}, tt.listen)
+		err := refuseItself(t.Context(), brokerPlace{separated(tt.url), tt.from}, tt.listen)
 		if (err != nil) != tt.refused {
 			t.Errorf("%s: got %v, want an error: %v", name, err, tt.refused)
 		}
@@ -271,8 +274,11 @@ func TestIsHere(t *testing.T) {
 		{"amqp://rabbit.example/", ":5672", false},
 		{"amqp://192.0.2.1/", ":5672", false},
 		{"amqp://localhost/", "", false},
+		{"amqp://0.0.0.0:5672", "127.0.0.1:5672", true},
+		{"amqp://[::]/", "0.0.0.0:5672", true},
+		{"amqp://0.0.0.0/", "10.1.2.3:5672", false},
 	} {
-		if got := isHere(tt.url, tt.listen); got != tt.want {
+		if got := config.IsHere(tt.url, tt.listen); got != tt.want {
 			t.Errorf("%s and %s: got %v, want %v", tt.url, tt.listen, got, tt.want)
 		}
 	}

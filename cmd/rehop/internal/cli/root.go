@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -14,13 +17,17 @@ type command struct {
 	Surroundings
 	reach reach
 	json  bool
+	// hangups receives SIGHUP from the beginning.
+	hangups chan os.Signal
 }
 
 // Run runs a command line and returns its exit code.
 func Run(ctx context.Context, args []string, s Surroundings) int {
+	hangups := notified(syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	root := (&command{Surroundings: s}).root()
+	root := (&command{Surroundings: s, hangups: hangups}).root()
 	root.SetArgs(args)
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
@@ -45,6 +52,11 @@ wait on the broker and are retried by schedule. After the last attempt they stay
 		SilenceErrors: true, SilenceUsage: true,
 		// An unknown command is an error, not a request for help.
 		Args: noSuchCommand,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			if _, reload := cmd.Annotations[reloads]; !reload {
+				releaseHangups(c.hangups)
+			}
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {
 				return c.printVersion()

@@ -15,7 +15,8 @@ func (c *command) run() *cobra.Command {
 machine. Several copies share the work. It waits for a broker that cannot be reached.
 
 ` + signalsHelp,
-		Args: needs("file"),
+		Args:        needs("file"),
+		Annotations: map[string]string{reloads: "the file"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			first, err := c.loadFile(args[0])
 			if err != nil {

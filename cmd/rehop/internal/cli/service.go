@@ -3,15 +3,10 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -52,21 +47,26 @@ const (
 	localFile       = "rehop.yaml"
 )
 
+// logFormat is text or json, unless a flag has something else.
+func (c *command) logFormat(f *serviceFlags, file *config.File) string {
+	format := cmp.Or(f.logFormat, file.Log.Format, "auto")
+	switch {
+	case format != "auto":
+		return format
+	case c.ErrTerminal:
+		return "text"
+	}
+	return "json"
+}
+
 // serviceLogger writes the log of a service to the error stream. The caller calls end when nothing is logged any more.
 func (c *command) serviceLogger(f *serviceFlags, file *config.File) (log *slog.Logger, end func(), err error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cmp.Or(f.logLevel, file.Log.Level, "info"))); err != nil {
 		return nil, nil, usage("--log-level %q must be debug, info, warn or error", f.logLevel)
 	}
-	format := cmp.Or(f.logFormat, file.Log.Format, "auto")
-	if format == "auto" {
-		format = "json"
-		if c.ErrTerminal {
-			format = "text"
-		}
-	}
 	var out slog.Handler
-	switch format {
+	switch c.logFormat(f, file) {
 	case "text":
 		out = logs.NewLines(c.Err, level, c.ErrTerminal && c.colours())
 	case "json":
@@ -143,13 +143,16 @@ func (c *command) service(f *serviceFlags, load func() (*config.File, error), fi
 	if err != nil {
 		return s, nil, err
 	}
-	reload, noReload := passOn(nil, syscall.SIGHUP)
-	hurry, noHurry := passOn(&gap{}, syscall.SIGINT, syscall.SIGTERM) // the first one ends the context
-	began := time.Now()
+	reload, noReload := passOn(nil, c.hangups)
+	hurry, noHurry := passOn(&gap{}, notified(syscall.SIGINT, syscall.SIGTERM)) // the first one ends the context
+	how := readiness{began: time.Now(), file: f.readyFile}
+	if c.logFormat(f, first) == "json" {
+		how.log = log
+	}
 	s = serve.Service{
 		Load: onceGiven(first, load), Connect: c.brokerOf, Management: c.managementOf, ReloadTimeout: c.reach.connectTimeout,
 		HTTP: listenAt(f.http, first.Listen.HTTP, localHTTP), Drain: f.drain, Env: c.Env, Logger: log,
-		Ready:  func(report serve.Report) error { return c.reportReady(report, f.readyFile, time.Since(began)) },
+		Ready:  func(report serve.Report) error { return c.reportReady(report, how) },
 		Reload: reload, Hurry: hurry,
 	}
 	if !f.noFollow && first.Sum != (config.Sum{}) { // otherwise there is no file
@@ -175,84 +178,4 @@ func onceGiven(first *config.File, load func() (*config.File, error)) func() (*c
 		}
 		return load()
 	}
-}
-
-// reportReady prints the report, and writes it to a file if there is a path.
-func (c *command) reportReady(report serve.Report, path string, took time.Duration) error {
-	if err := c.printReady(report, took); err != nil {
-		return err
-	}
-	if path == "" {
-		return nil
-	}
-	text, err := json.Marshal(report)
-	if err != nil {
-		return err
-	}
-	// A reader sees the whole file or none.
-	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
-	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write --ready-file: %w", err)
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		return fmt.Errorf("write --ready-file: %w", err)
-	}
-	return nil
-}
-
-func (c *command) printReady(report serve.Report, took time.Duration) error {
-	if c.json {
-		return c.printJSON(report)
-	}
-	var out strings.Builder
-	refused := 0
-	for _, f := range report.Flows {
-		if f.Error != "" {
-			refused++
-		}
-	}
-	if refused == 0 {
-		fmt.Fprintf(&out, "rehop is ready after %v\n", took.Round(time.Millisecond))
-	} else {
-		fmt.Fprintf(&out, "rehop runs after %v, but the broker refuses %d of %s\n", took.Round(time.Millisecond), refused, counted(len(report.Flows), "flow"))
-	}
-	row := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&out, "  %-11s %s\n", name, plain(value))
-		}
-	}
-	where := func(url, listener string) string {
-		if url != "" && slices.Contains(report.Everywhere, listener) {
-			return url + " (all addresses)"
-		}
-		return url
-	}
-	row("broker", where(report.AMQP, config.ListenerAMQP))
-	row("broker", strings.Join(report.Broker, ", "))
-	row("management", where(report.Management, config.ListenerManagement))
-	if report.Login != nil {
-		row("login", report.Login.String())
-	}
-	if report.Memory {
-		row("data", "in memory, lost at the end")
-	}
-	row("data", report.Data)
-	if report.HTTP != "" {
-		row("health", where(report.HTTP+"/healthz "+report.HTTP+"/readyz", config.ListenerHTTP))
-		row("metrics", where(report.HTTP+"/metrics", config.ListenerHTTP))
-	}
-	if report.Console != nil {
-		row("console", report.Console.URL)
-		row("console", report.Console.String())
-	}
-	for _, f := range report.Flows {
-		name := f.Name
-		if f.Queue != name {
-			name += " (queue " + f.Queue + ")"
-		}
-		row("flow", name+" → "+f.Target)
-		row("refused", f.Error)
-	}
-	row("outboxes", strings.Join(report.Outboxes, ", "))
-	return c.printf("%s", out.String())
 }

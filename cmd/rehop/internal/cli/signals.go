@@ -53,10 +53,33 @@ func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	}
 }
 
-// passOn returns a channel for signals, and a function that ends it. With a gap, only further signals are passed on.
-func passOn(g *gap, signals ...os.Signal) (<-chan struct{}, func()) {
-	in, out, done, ended := make(chan os.Signal, 4), make(chan struct{}), make(chan struct{}), make(chan struct{})
+// notified returns a channel that receives signals from now on.
+func notified(signals ...os.Signal) chan os.Signal {
+	in := make(chan os.Signal, 4)
 	signal.Notify(in, signals...)
+	return in
+}
+
+// reloads marks the commands for which SIGHUP means to read the file again.
+const reloads = "reloads"
+
+// releaseHangups lets SIGHUP end this process, as it does if nobody asks for it. It is held from the beginning, before the command is known,
+// because a service that was just started can already be asked to reload.
+func releaseHangups(hangups chan os.Signal) {
+	signal.Stop(hangups)
+	select {
+	case <-hangups:
+		if own, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = own.Signal(syscall.SIGHUP)
+		}
+	default:
+	}
+}
+
+// passOn returns a channel for signals that are received from another one, and a function that ends both. With a gap, only further signals are
+// passed on.
+func passOn(g *gap, in chan os.Signal) (<-chan struct{}, func()) {
+	out, done, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		pass(g, in, out, done)

@@ -32,8 +32,9 @@ If the file, --broker or $REHOP_BROKER names a broker, the flows run there and t
 then share the work.
 
 ` + signalsHelp,
-		Args: needs("[file]"),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.runUp(cmd.Context(), &f, args) },
+		Args:        needs("[file]"),
+		Annotations: map[string]string{reloads: "the file"},
+		RunE:        func(cmd *cobra.Command, args []string) error { return c.runUp(cmd.Context(), &f, args) },
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.memory, "memory", false, "keep the messages of the broker in memory only")

@@ -193,6 +193,12 @@ func (r *reader) file(root *yaml.Node, f *File) {
 			r.fault(at.at(key), "%s is for the embedded broker, which is not started because broker names another one", key)
 		}
 	}
+	for _, url := range f.Broker {
+		if IsHere(url, f.Listen.AMQP) {
+			r.fault(at.at("broker"), "broker is the address of listen.amqp, and no broker is started there because broker is set; remove broker to start the embedded one, or listen.amqp to use another broker at this address")
+			break
+		}
+	}
 	for _, user := range r.withoutPassword {
 		if f.Listen.TLS.ClientCA == "" { // otherwise the user can have a certificate
 			r.fault(user, "user %q has no password; write ${NAME} and set NAME in the environment", user.Value)

@@ -83,7 +83,7 @@ func (v *visitor) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write waits a limited time for each piece, so that a long answer can take as long as it is read.
+// Write waits a limited time for each piece, so that a client that reads gets a long answer, however long it takes.
 func (v *visitor) Write(b []byte) (written int, err error) {
 	for {
 		piece := b[written:min(written+writePiece, len(b))]
