@@ -55,8 +55,8 @@ func TestAccess(t *testing.T) {
 	cases := 0
 	for path, methods := range paths {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE"} {
-			for _, role := range []string{"", "nobody", "viewer", "operator", "admin"} {
-				for _, origin := range []string{"", "same", "http://evil.example", "null"} {
+			for _, role := range []string{"", "viewer", "operator", "admin"} {
+				for _, origin := range []string{"", "same", "http://evil.example"} {
 					for host, ours := range map[string]bool{"localhost:9419": true, "rehop.example": true, "rehop.example.evil.example": false} {
 						ctx, cancel := context.WithCancel(t.Context())
 						var form url.Values
