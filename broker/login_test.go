@@ -173,27 +173,36 @@ func TestMaxConnections(t *testing.T) {
 
 // Strangers who do not log in shut nobody out: they do not count as connections, and too many of them end the oldest.
 func TestStrangersShutNobodyOut(t *testing.T) {
-	const limit = 20
-	server := &broker.Server{Logger: quiet(), MaxConnections: limit}
-	if _, err := access.Start(server, func(c *node.Config) { c.MaxHandshakes = limit }); err != nil {
-		t.Fatal(err)
-	}
-	connect := listen(t, server, nil)
-	var strangers []*peer
-	for i := range 3 * limit {
-		p := newPeer(t, connect())
-		p.send([]byte(wire.ProtocolHeader))
-		expect[*wire.ConnectionStart](p)
-		strangers = append(strangers, p)
-		if i%10 == 0 {
-			serves(t, connect())
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 20
+		server, line := &broker.Server{Logger: quiet(), MaxConnections: limit}, newSwitchboard()
+		if _, err := access.Start(server, func(c *node.Config) { c.MaxHandshakes = limit }); err != nil {
+			t.Fatal(err)
 		}
-	}
-	for i, p := range strangers[:2*limit] {
-		if got := p.end(); !got.hungUp {
-			t.Errorf("stranger %d: got %v, want the broker to hang up", i, got)
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(context.Background(), line) }()
+		began := time.Now()
+		var strangers []*peer
+		for range 3 * limit {
+			p := newPeer(t, line.call("127.0.0.1"))
+			p.send([]byte(wire.ProtocolHeader))
+			expect[*wire.ConnectionStart](p)
+			strangers = append(strangers, p)
 		}
-	}
+		user := enter(t, line.call("127.0.0.1"))
+		for i, p := range strangers[:2*limit] {
+			if got := p.end(); !got.hungUp || time.Since(began) > 0 {
+				t.Errorf("stranger %d: got %v after %v, want the broker to hang up at once", i, got, time.Since(began))
+			}
+		}
+		for _, p := range append(strangers, user) {
+			_ = p.conn.Close()
+		}
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		<-served
+	})
 }
 
 // What clients delete and purge is in the audit log, with who it was and from where. Exclusive queues are not.
