@@ -105,7 +105,7 @@ func TestSessionsEnd(t *testing.T) {
 		t.Error("a login must end the session of its browser, and begin another one")
 	}
 	other := logIn(t, c, "viewer")
-	if p := do(t, c, "POST", "/sessions", url.Values{}, with(second)); p.status != 200 || !strings.Contains(p.text, "1 sessions were ended") {
+	if p := do(t, c, "POST", "/sessions", url.Values{}, with(second)); p.status != 200 || !strings.Contains(p.text, "Sessions that were ended: 1.") {
 		t.Errorf("end all other sessions: got %d %s", p.status, p.text)
 	}
 	if use(t, c, other) != 303 || use(t, c, second) != 200 {
