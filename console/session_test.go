@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -166,8 +167,8 @@ func TestGuessing(t *testing.T) {
 		guess := func(password, from string) int {
 			return do(t, c, "POST", "/login", url.Values{"name": {"admin"}, "password": {password}}, func(r *http.Request) { r.RemoteAddr = from }).status
 		}
-		for range 5 {
-			if s := guess("wrong", "192.0.2.1:5"); s != 401 {
+		for i := range 5 {
+			if s := guess(fmt.Sprint("wrong ", i), "192.0.2.1:5"); s != 401 {
 				t.Fatalf("got %d, want 401", s)
 			}
 		}

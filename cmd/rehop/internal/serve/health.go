@@ -36,7 +36,7 @@ func (r *running) startHTTP(t *telemetry) (end func() error, err error) {
 
 // healthRoutes are the routes of health and metrics, which need no login.
 func (r *running) healthRoutes(metrics http.Handler) map[string]http.Handler {
-	return map[string]http.Handler{"GET /{$}": http.HandlerFunc(welcome), "GET /healthz": http.HandlerFunc(r.healthz), "GET /readyz": http.HandlerFunc(r.readyz), "GET /metrics": metrics}
+	return map[string]http.Handler{"GET /healthz": http.HandlerFunc(r.healthz), "GET /readyz": http.HandlerFunc(r.readyz), "GET /metrics": metrics}
 }
 
 // healthHandler serves these routes, for the hosts that the program is reached by.
@@ -50,11 +50,6 @@ func (r *running) healthHandler(metrics http.Handler) (http.Handler, error) {
 		return nil, fmt.Errorf("serve health and metrics: %w", err)
 	}
 	return names.Handler(mux), nil
-}
-
-// welcome is for people who open the address in a browser.
-func welcome(w http.ResponseWriter, _ *http.Request) {
-	_, _ = w.Write([]byte("Health and metrics of rehop: /healthz, /readyz and /metrics.\nThere are no other pages. The commands rehop queues, rehop top and rehop failed show queues and messages.\n"))
 }
 
 // healthz reports that the process is alive, unless its broker has failed, which only a restart can fix.

@@ -24,8 +24,8 @@ func TestListenersEverywhere(t *testing.T) {
 	if got := log.String(); strings.Count(got, "other machines can connect without TLS") != 1 || !strings.Contains(got, "listener=amqp") {
 		t.Errorf("got %s, want one warning about AMQP", got)
 	}
-	if code, body := get(t, r.HTTP+"/"); code != 200 || !strings.Contains(body, "/healthz") {
-		t.Errorf("GET /: got %d %s, want what there is", code, body)
+	if code, body := get(t, r.HTTP+"/"); code != 200 || !strings.Contains(body, "<title>Log in") {
+		t.Errorf("GET /: got %d %s, want the console", code, body)
 	}
 	at, log2 := newFiles(t), &journal{}
 	at.write(t, newAuthority(t).leaf(t, "server"))
