@@ -39,7 +39,7 @@ type ImportError struct {
 func (e *ImportError) Error() string { return e.err.Error() }
 func (e *ImportError) Unwrap() error { return e.err }
 
-// Import publishes the messages of an export to the failed queues from which they came. It stops at the first line that it cannot
+// Import publishes the messages of an export to the failed queues, or error queues, from which they came. It stops at the first line that it cannot
 // read or that the broker does not accept, and returns an *ImportError. It returns how many messages, counted from the first, are in
 // their queues. When ctx ends, it waits for the messages that it has published, so that the number is exact. Only if the connection
 // is lost the number is not exact: some of the next 64 messages may be in their queues, too.

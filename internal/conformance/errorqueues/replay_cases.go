@@ -19,6 +19,7 @@ func replayCases() []Case {
 		{"messages without an id keep the one by which they are seen, and equal ones share it", anonymous},
 		{"a queue that does not exist keeps all messages where they are", noSuchQueue},
 		{"a replay to the error queue itself is refused", toItself},
+		{"a message with CC goes to its queue alone", copied},
 		{"a filter chooses among messages of several frameworks", filtered},
 		{"a replay that is killed loses nothing", killed},
 		{"a queue that rejects messages keeps them in the error queue", full},
@@ -37,7 +38,7 @@ func (b *Bench) pair(args amqp091.Table) {
 func deadLettered(b *Bench) {
 	b.pair(quorum())
 	q := b.admin().ErrorQueue("dead")
-	b.publish("shop", "order.placed", amqp091.Publishing{MessageId: "o-7", Body: []byte("order 7"), Headers: amqp091.Table{"tenant": "acme", "CC": []any{"order.copied"}}})
+	b.publish("shop", "order.placed", amqp091.Publishing{MessageId: "o-7", Body: []byte("order 7"), Headers: amqp091.Table{"tenant": "acme"}})
 	for round := range 3 {
 		if round == 2 { // the key is now also the name of a queue, which must not get a copy
 			b.declare(quorum(), "order.placed")
@@ -146,6 +147,21 @@ func toItself(b *Bench) {
 		b.t.Errorf("a record that names the error queue: got %+v, %v, want it kept with ErrNoDestination", p, err)
 	}
 	b.wantDepth("dead", 1)
+}
+
+// copied has its copy routed when there is no queue for it yet, so that only a replay could send one.
+func copied(b *Bench) {
+	b.declare(quorum(), "dead", "orders")
+	b.publish("", "dead", amqp091.Publishing{MessageId: "o-7", Headers: amqp091.Table{"CC": []any{"copies"}, "tenant": "acme"}})
+	b.wantDepth("dead", 1)
+	b.declare(quorum(), "copies")
+	if p, err := b.admin().ErrorQueue("dead").Replay(b.context(), "orders", admin.Options{}); err != nil || p.Done != 1 {
+		b.t.Fatalf("got %+v, %v, want 1 message", p, err)
+	}
+	if d := b.take("orders"); d.Headers["CC"] != nil || d.Headers["tenant"] != "acme" {
+		b.t.Errorf("got %v, want no CC", d.Headers)
+	}
+	b.wantDepth("copies", 0)
 }
 
 func filtered(b *Bench) {

@@ -39,6 +39,11 @@ func (c *command) completeBelow(cmd *cobra.Command) {
 	if cmd.LocalNonPersistentFlags().Lookup("config") != nil {
 		must(cmd.RegisterFlagCompletionFunc("config", yamlFiles))
 	}
+	for _, name := range []string{"from", "to"} { // queues of other programs, whose names are not known here
+		if cmd.LocalNonPersistentFlags().Lookup(name) != nil && cmd.Parent() != nil && cmd.Parent().Name() == "failed" {
+			must(cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
+		}
+	}
 	if cmd.LocalNonPersistentFlags().Lookup("queue") != nil {
 		must(cmd.RegisterFlagCompletionFunc("queue", c.queueNames))
 	}

@@ -147,7 +147,7 @@ func (c *command) failedImport() *cobra.Command {
 		Use:   "import [file]",
 		Short: "Return exported messages to the failed queues that they came from",
 		Long: `Import reads the output of rehop failed export, from a file or the standard input, and returns the
-messages to the failed queues that they came from. It stops at the first line that it cannot read
+messages to the failed queues, or the error queues, that they came from. It stops at the first line that it cannot read
 or that the broker does not accept, and prints the number of the line and the --skip that continues
 after it. Correct such lines, and import them separately.
 
