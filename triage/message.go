@@ -122,14 +122,6 @@ func moment(t time.Time) int64 {
 	return min(max(t.UnixMilli(), 1), maxMoment)
 }
 
-// timeOf is the time of a moment.
-func timeOf(moment int64) time.Time {
-	if moment == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(moment).UTC()
-}
-
 // failedAt is the time by which the index orders a message: that of its failure, or else the nearest that is known. Programs that do not use
 // rehop often record none.
 func (m *Message) failedAt() time.Time {
