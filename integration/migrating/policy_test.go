@@ -183,7 +183,7 @@ func TestMigrateAsksBrokerForPolicy(t *testing.T) {
 	harmful := rule{name: "others", pattern: "^(?!orders)", sets: map[string]any{"max-length": 5, "overflow": "reject-publish"}}
 	s.rule(harmful)
 	m, err := s.admin.PlanMigration(s.ctx, want, "orders", admin.MigrateOptions{})
-	if err != nil || !strings.Contains(m.String(), "warning: only the broker can tell whether a policy removes messages") {
+	if err != nil || !strings.Contains(m.String(), "warning: only the broker knows whether a policy removes messages") {
 		t.Errorf("got %v, %v, want a warning", m, err)
 	}
 	_, err = s.admin.Migrate(s.ctx, want, "orders", admin.MigrateOptions{Settle: settle})
