@@ -1,10 +1,8 @@
 package admin
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -51,18 +49,7 @@ func (q *ErrorQueue) Delayed(ctx context.Context) (int, error) { return q.admin.
 // it wrote. Body, headers and properties are those of the message in the queue, with the record of its failure, so that Import can
 // restore it there. Only an expiration and a user id are not kept.
 func (q *ErrorQueue) Export(ctx context.Context, w io.Writer, filter Filter) (n int, err error) {
-	out := bufio.NewWriter(w)
-	lines := json.NewEncoder(out)
-	_, err = q.admin.each(ctx, q.from, 0, filter, func(m Message) (bool, error) {
-		line := letterRecord(q.from.source, m)
-		line.keepBytes()
-		if err := lines.Encode(line); err != nil {
-			return false, fmt.Errorf("export message %s: %w", m.ID, err)
-		}
-		n++
-		return true, nil
-	})
-	return n, errors.Join(err, out.Flush())
+	return q.admin.export(ctx, q.from, w, filter, func(m Message) record { return letterRecord(q.from.source, m) })
 }
 
 // ErrNoDestination: it is not recorded in which queue a message has failed. Pass the queue to ErrorQueue.Replay.
@@ -74,8 +61,9 @@ var ErrNoDestination = errors.New("its record does not name the queue in which i
 // whose record has neither stays where it is, with ErrNoDestination.
 //
 // The copies are persistent and do not expire. One without an id gets one. If it goes to a queue, it keeps its routing key, unless that is
-// not known or is the name of another queue: then its routing key is the name of the queue. The broker confirms each copy before the original is removed, so a replay that was killed loses no message and can be run
-// again; up to 256 messages may then have been replayed twice.
+// not known or is the name of another queue: then its routing key is the name of the queue. The broker confirms each copy before the
+// original is removed, so a replay that was killed loses no message and can be run again; up to 256 messages may then have been replayed
+// twice.
 func (q *ErrorQueue) Replay(ctx context.Context, to string, o Options) (Progress, error) {
 	if to == q.from.source {
 		return Progress{}, fmt.Errorf("replay queue %q: the messages would return to the same queue; name another one", to)

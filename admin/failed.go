@@ -197,11 +197,19 @@ func (a *Admin) Export(ctx context.Context, queue string, w io.Writer, filter Fi
 	if err != nil {
 		return 0, err
 	}
+	return a.export(ctx, from, w, filter, func(m Message) record {
+		line := recordOf(m)
+		line.Queue = cmp.Or(line.Queue, queue) // as Replay does, so that it can be imported
+		return line
+	})
+}
+
+// export writes the messages of a place as lines.
+func (a *Admin) export(ctx context.Context, from place, w io.Writer, filter Filter, lineOf func(Message) record) (n int, err error) {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
 	_, err = a.each(ctx, from, 0, filter, func(m Message) (bool, error) {
-		line := recordOf(m)
-		line.Queue = cmp.Or(line.Queue, queue) // as Replay does, so that it can be imported
+		line := lineOf(m)
 		line.keepBytes()
 		if err := lines.Encode(line); err != nil {
 			return false, fmt.Errorf("export message %s: %w", m.ID, err)
