@@ -37,6 +37,21 @@ func (q *ErrorQueue) Messages(ctx context.Context, limit int, filter Filter) ([]
 	return q.admin.peek(ctx, q.from, limit, filter)
 }
 
+// Each calls see for up to limit messages, the oldest first, and leaves them in the queue. A limit of 0 means all. If see returns an error,
+// Each ends and returns it. Other commands cannot read the queue meanwhile, so see must not wait for them.
+func (q *ErrorQueue) Each(ctx context.Context, limit int, filter Filter, see func(Message) error) error {
+	return q.admin.visit(ctx, q.from, limit, filter, see)
+}
+
+// Depth is how many messages the queue has that nobody is reading. If the queue does not exist, it returns ErrNoQueue.
+func (q *ErrorQueue) Depth(ctx context.Context) (int, error) {
+	depth, err := q.admin.read.Inspect(ctx, q.from.source)
+	if err != nil {
+		return 0, queueError(err)
+	}
+	return depth.Messages, nil
+}
+
 // Count counts the messages that match the filter, and leaves them in the queue.
 func (q *ErrorQueue) Count(ctx context.Context, filter Filter) (Count, error) {
 	return q.admin.count(ctx, q.from, filter)
@@ -52,6 +67,11 @@ func (q *ErrorQueue) Export(ctx context.Context, w io.Writer, filter Filter) (n 
 	return q.admin.export(ctx, q.from, w, filter, func(m Message) record { return letterRecord(q.from.source, m) })
 }
 
+// ExportLine returns the line of an Export for a message that was read from the queue, without the end of the line. Import reads it.
+func (q *ErrorQueue) ExportLine(m Message) ([]byte, error) {
+	return letterRecord(q.from.source, m).line()
+}
+
 // ErrNoDestination: it is not recorded in which queue a message has failed. Pass the queue to ErrorQueue.Replay.
 var ErrNoDestination = errors.New("its record does not name the queue in which it failed; name the queue to replay it to")
 
@@ -65,20 +85,20 @@ var ErrNoDestination = errors.New("its record does not name the queue in which i
 // original is removed, so a replay that was killed loses no message and can be run again; up to 256 messages may then have been replayed
 // twice.
 func (q *ErrorQueue) Replay(ctx context.Context, to string, o Options) (Progress, error) {
-	if to == q.from.source {
-		return Progress{}, fmt.Errorf("replay queue %q: the messages would return to the same queue; name another one", to)
-	}
-	if to != "" {
-		if _, err := q.admin.read.Inspect(ctx, to); err != nil {
-			return Progress{}, fmt.Errorf("replay queue %q to %q: %w", q.from.source, to, queueError(err))
-		}
+	to = cmp.Or(to, o.To)
+	if err := q.admin.allowsTarget(ctx, q.from.source, to); err != nil {
+		return Progress{}, err
 	}
 	keys := keyKeeper{q.admin, make(map[string]bool)}
 	return q.admin.takeFrom(ctx, q.from, "", o, &taking{sender: q.admin.sender, move: func(ctx context.Context, _ place, f found) (rabbit.Item, error) {
-		f.message.Headers = replayedHeaders(f.message.Headers, o.DropHeaders)
-		item, err := keys.returning(ctx, q.from.source, to, f.message)
+		m, err := o.changed(f.message)
 		if err != nil {
-			return item, fmt.Errorf("message %s: %w", f.message.ID, err)
+			return rabbit.Item{}, err
+		}
+		m.Headers = replayedHeaders(m.Headers, o.DropHeaders)
+		item, err := keys.returning(ctx, q.from.source, to, o.Run, m)
+		if err != nil {
+			return item, fmt.Errorf("message %s: %w", m.ID, err)
 		}
 		return item, nil
 	}})
@@ -90,14 +110,14 @@ func (q *ErrorQueue) Discard(ctx context.Context, o Options) (Progress, error) {
 }
 
 // returning is a message on its way from an error queue to a queue, or to the exchange in its record.
-func (k keyKeeper) returning(ctx context.Context, source, to string, m Message) (rabbit.Item, error) {
+func (k keyKeeper) returning(ctx context.Context, source, to, run string, m Message) (rabbit.Item, error) {
 	queue := cmp.Or(to, m.Queue)
 	switch {
 	case queue == source:
 		return rabbit.Item{}, fmt.Errorf("its record names this queue as the one in which it failed: %w", ErrNoDestination)
 	case queue != "" && m.RecordedBy == letters.Rehop:
 		f := m.failure.Replayed()
-		f.Queue = queue
+		f.Queue, f.ReplayRun = queue, run
 		return rabbit.Item{Key: queue, Message: m.publishing(f)}, nil
 	case queue != "":
 		key := m.Key

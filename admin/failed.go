@@ -197,11 +197,30 @@ func (a *Admin) Export(ctx context.Context, queue string, w io.Writer, filter Fi
 	if err != nil {
 		return 0, err
 	}
-	return a.export(ctx, from, w, filter, func(m Message) record {
-		line := recordOf(m)
-		line.Queue = cmp.Or(line.Queue, queue) // as Replay does, so that it can be imported
-		return line
-	})
+	return a.export(ctx, from, w, filter, func(m Message) record { return failedRecord(queue, m) })
+}
+
+// failedRecord is the line of an export for a message in the failed queue of a queue. Like a replay it assumes that the message belongs to
+// that queue if it does not name another one, so that it can be imported.
+func failedRecord(queue string, m Message) record {
+	r := recordOf(m)
+	r.Queue = cmp.Or(r.Queue, queue)
+	return r
+}
+
+// ExportLine returns the line of an Export for a message that was read from the failed queue of a queue, without the end of the line. Import
+// reads it.
+func (a *Admin) ExportLine(queue string, m Message) ([]byte, error) {
+	return failedRecord(queue, m).line()
+}
+
+func (r record) line() ([]byte, error) {
+	r.keepBytes()
+	line, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("export message %s: %w", r.ID, err)
+	}
+	return line, nil
 }
 
 // export writes the messages of a place as lines.

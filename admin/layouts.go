@@ -132,6 +132,21 @@ func (l layoutSet) sharesFailed(queue, failed string) bool {
 	return false
 }
 
+// failedOfSeveral reports whether a queue is the failed queue of several queues that are named, and returns their layout.
+func (l layoutSet) failedOfSeveral(failed string) (of layouts.Layout, ok bool) {
+	if _, named := l.byQueue[failed]; named {
+		return nil, false
+	}
+	owners := 0
+	for _, queue := range slices.Sorted(maps.Keys(l.byQueue)) {
+		if l.byQueue[queue].FailedQueue(queue) == failed {
+			of = l.byQueue[queue]
+			owners++
+		}
+	}
+	return of, owners > 1
+}
+
 // candidates are the layouts that a queue may have.
 func (l layoutSet) candidates(queue string) []layouts.Layout {
 	if of, named := l.byQueue[queue]; named {

@@ -72,6 +72,9 @@ func (a *Admin) placeOf(queue string) (place, error) {
 	if shared(queue) {
 		return place{layout: layouts.Native{}, source: queue, open: true}, nil
 	}
+	if of, ok := a.layouts.failedOfSeveral(queue); ok {
+		return place{layout: of, source: queue, common: true, open: true}, nil
+	}
 	of, err := a.layouts.known(queue)
 	if err != nil {
 		return place{}, err

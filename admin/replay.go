@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -27,8 +29,29 @@ type Options struct {
 	// DropHeaders are headers that Replay removes; a * at the end of a name matches any rest. Set it if a library that counts failures
 	// in its own headers would otherwise find the old count. The counts of rehop, RabbitMQ, Sneakers, rascal and Celery are always reset.
 	DropHeaders []string
+	// To is a queue to which Replay sends the messages instead of the queue in which they failed. From then on it is their queue.
+	// Default: the queue in which they failed.
+	To string
+	// Run is sent along with replayed messages. Subscribers report the outcome of each to the exchange rehop.reports with it; see
+	// rehop.Config.Reports. Default: a random text.
+	Run string
+	// Choose decides which messages are taken, of those that match Filter. It is called with messages in the order of the queue, some
+	// at a time, and returns a list with true for each to take. A message for which it has returned true may come again if the broker
+	// requeues it before it is removed. If it returns an error, these messages stay, and Replay or Discard ends. Default: all.
+	Choose func(ctx context.Context, some []Message) ([]bool, error)
+	// Change changes a message before Replay publishes it. If it returns an error, the message stays. Default: nothing is changed.
+	Change func(m *Message) error
+	// Settled is called with messages that were taken: after the broker has confirmed their copies and removed the originals, or with
+	// the reason why they stay. Those reasons are then not part of the error that Replay returns. Default: none.
+	Settled func(some []Settled)
 	// Progress is called after each batch. Default: none.
 	Progress func(Progress)
+}
+
+// Settled is what became of a message that was to be replayed or discarded.
+type Settled struct {
+	Message Message // as it was in the failed queue
+	Err     error   // why it stays there; nil: it was taken
 }
 
 // Progress is how far a replay or discard is.
@@ -50,15 +73,30 @@ type Progress struct {
 // (rehop.Subscriber.AfterFail), it is handled before them. A message whose queue no longer exists stays in the failed queue, and the
 // error names it.
 func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, error) {
-	run, ways, held := rabbit.NewID(), waysBack{a, make(map[string]bool)}, heldQueues{a, make(map[string]bool)}
+	run, ways, held := cmp.Or(o.Run, rabbit.NewID()), waysBack{a, make(map[string]bool)}, heldQueues{a, make(map[string]bool)}
+	if o.To != "" {
+		from, err := a.placeOf(queue)
+		if err != nil {
+			return Progress{}, err
+		}
+		if err := a.allowsTarget(ctx, from.source, o.To); err != nil {
+			return Progress{}, err
+		}
+	}
 	return a.take(ctx, queue, run, o, func(_ context.Context, from place, replayed found) (rabbit.Item, error) {
-		m := replayed.message
+		m, err := o.changed(replayed.message)
+		if err != nil {
+			return rabbit.Item{}, err
+		}
 		m.Headers = replayedHeaders(m.Headers, o.DropHeaders)
 		f := envelope.Failure{
 			Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Expiration: m.failure.Expiration,
 			Transient: m.failure.Transient, Dropped: m.failure.Dropped, Replays: m.Replays + 1, ReplayRun: run, Hooks: m.failure.Hooks,
 		}
 		switch {
+		case o.To != "":
+			f.Queue = o.To
+			return rabbit.Item{Key: o.To, Message: m.publishing(f)}, nil
 		case m.Queue != "":
 		case queue == layouts.OrphansQueue, from.owner == "" && m.Kind != envelope.KindUnrouted && !shared(queue):
 			return rabbit.Item{}, fmt.Errorf("message %s: it is not known which queue it belongs to", m.ID)
@@ -86,6 +124,36 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 		}
 		return item, nil
 	})
+}
+
+// changed is a message with the changes that a replay makes.
+func (o Options) changed(m Message) (Message, error) {
+	if o.Change == nil {
+		return m, nil
+	}
+	id := m.ID
+	m.Headers = maps.Clone(m.Headers)
+	if err := o.Change(&m); err != nil {
+		return m, fmt.Errorf("message %s: %w", id, err)
+	}
+	if m.ID != id {
+		m.anonymous = m.ID == ""
+	}
+	return m, nil
+}
+
+// allowsTarget returns an error if messages of a place cannot be replayed to a queue.
+func (a *Admin) allowsTarget(ctx context.Context, from, to string) error {
+	switch to {
+	case "":
+		return nil
+	case from:
+		return fmt.Errorf("replay queue %q: the messages would return to the same queue; name another one", from)
+	}
+	if _, err := a.read.Inspect(ctx, to); err != nil {
+		return fmt.Errorf("replay queue %q to %q: %w", from, to, queueError(err))
+	}
+	return nil
 }
 
 // waysBack declares, once for each queue, what returns messages to it with their own routing keys.
@@ -128,10 +196,10 @@ func (a *Admin) takeFrom(ctx context.Context, from place, run string, o Options,
 	if o.Rate > 0 {
 		ahead = int(max(1, min(o.Rate*fetchAhead.Seconds(), math.MaxInt16)))
 	}
-	if o.Limit > 0 && o.Filter.isEmpty() && !from.common && (ahead == 0 || o.Limit < ahead) {
+	if o.Limit > 0 && o.Filter.isEmpty() && o.Choose == nil && !from.common && (ahead == 0 || o.Limit < ahead) {
 		ahead = o.Limit // only the first messages are taken
 	}
-	all := o.Limit == 0 && o.Filter.isEmpty() && !from.common && t.wants == nil
+	all := o.Limit == 0 && o.Filter.isEmpty() && !from.common && t.wants == nil && o.Choose == nil
 	s, err := a.sweepOf(ctx, from, ahead, !all)
 	if err != nil {
 		return Progress{}, err
@@ -301,7 +369,7 @@ func (t *taking) read(ctx context.Context, last *load) (next *load, more bool, e
 // choose returns the messages to move, or nil if there are none.
 func (t *taking) choose(ctx context.Context, h haul) (*load, error) {
 	next := &load{haul: h.batch}
-	var kept []found
+	var kept, matching []found
 	for _, f := range h.messages {
 		if f.moved {
 			// Without an id it may be another message that is equal: moving it twice is better than losing it.
@@ -314,13 +382,21 @@ func (t *taking) choose(ctx context.Context, h haul) (*load, error) {
 		}
 		t.progress.Seen++
 		if t.from.has(f.message) && (t.wants == nil || t.wants(f)) && t.options.Filter.accepts(f.message) && (t.move == nil || !t.from.isCopy(f.message)) {
-			next.chosen = append(next.chosen, f)
+			matching = append(matching, f)
 		} else {
-			t.progress.Kept++
 			kept = append(kept, f)
 		}
 	}
-	err := t.sweep.expire(t.sweep.renew(ctx, h.batch, kept))
+	chosen, others, err := t.options.choose(ctx, matching)
+	if err != nil {
+		for _, f := range append(next.moved, next.chosen...) { // these were moved before, and are not removed now
+			t.sweep.owe(f)
+		}
+		return nil, err
+	}
+	next.chosen, kept = append(next.chosen, chosen...), append(kept, others...)
+	t.progress.Kept += len(kept)
+	err = t.sweep.expire(t.sweep.renew(ctx, h.batch, kept))
 	if errors.Is(err, errExpired) {
 		err = nil
 	}
@@ -328,6 +404,32 @@ func (t *taking) choose(ctx context.Context, h haul) (*load, error) {
 		next = nil
 	}
 	return next, err
+}
+
+// choose asks Choose which of some messages are taken.
+func (o Options) choose(ctx context.Context, some []found) (chosen, others []found, err error) {
+	if o.Choose == nil || len(some) == 0 {
+		return some, nil, nil
+	}
+	messages := make([]Message, len(some))
+	for i, f := range some {
+		messages[i] = f.message
+	}
+	wanted, err := o.Choose(ctx, messages)
+	if err != nil {
+		return nil, nil, fmt.Errorf("choose among %d messages: %w", len(some), err)
+	}
+	if len(wanted) != len(some) {
+		return nil, nil, fmt.Errorf("choose among %d messages: the answer is about %d", len(some), len(wanted))
+	}
+	for i, f := range some {
+		if wanted[i] {
+			chosen = append(chosen, f)
+		} else {
+			others = append(others, f)
+		}
+	}
+	return chosen, others, nil
 }
 
 // pause waits. What is held is returned to the queue if it would be held for too long.
@@ -379,6 +481,7 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 		}
 	}
 	var done, kept []found
+	var settled []Settled
 	var refusal error
 	for i, f := range l.chosen {
 		if l.outcomes[i] == nil {
@@ -391,13 +494,14 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 		if refusal == nil {
 			refusal = l.outcomes[i]
 		}
-		if len(t.faults) < maxFaults && !t.strict {
+		if len(t.faults) < maxFaults && !t.strict && t.options.Settled == nil {
 			t.faults = append(t.faults, l.outcomes[i])
 		}
 		if !f.moved {
 			t.progress.Kept++
 			kept = append(kept, f)
 		}
+		settled = append(settled, Settled{f.message, l.outcomes[i]})
 	}
 	confirmed := len(done)
 	done = append(done, l.moved...)
@@ -418,11 +522,16 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 		if t.lapses > maxRewinds {
 			return t.sweep.unsettled()
 		}
+		t.options.settled(settled)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("remove %d messages from queue %q: %w", len(done), t.from.source, err)
 	}
+	for _, f := range done {
+		settled = append(settled, Settled{Message: f.message})
+	}
+	t.options.settled(settled)
 	t.lapses = 0
 	if err := t.sweep.expire(t.sweep.renew(ctx, l.haul, kept)); err != nil && !errors.Is(err, errExpired) {
 		return err
@@ -431,6 +540,12 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 		return refusal
 	}
 	return nil
+}
+
+func (o Options) settled(some []Settled) {
+	if o.Settled != nil && len(some) > 0 {
+		o.Settled(some)
+	}
 }
 
 // book reports how many messages of a load were confirmed elsewhere, and how many were removed here.

@@ -18,7 +18,7 @@ func (s *Store) Check(ctx context.Context) error {
 	var faults []error
 	err := s.write(ctx, func(w *writer) error {
 		faults = nil
-		for _, count := range []func(context.Context, *writer) ([]error, error){checkGroups, checkQueues, checkParts} {
+		for _, count := range []func(context.Context, *writer) ([]error, error){checkGroups, checkQueues, checkParts, checkRuns} {
 			found, err := count(ctx, w)
 			if err != nil {
 				return err
@@ -126,6 +126,39 @@ func checkParts(ctx context.Context, w *writer) (faults []error, err error) {
 		if got != want {
 			faults = append(faults, fmt.Errorf("there are %d pairs of a term and a message, and messages have %d terms", got, want))
 		}
+	}
+	return faults, nil
+}
+
+// checkRuns counts the messages of each run, and finds kept messages that the store does not have.
+func checkRuns(ctx context.Context, w *writer) (faults []error, err error) {
+	runs, err := readAll(ctx, w, "SELECT "+runColumns+" FROM "+w.store.table("run"), nil, scanRun)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range runs {
+		var want [len(itemColumns)]int
+		_, err := readAll(ctx, w, w.store.sql.Bind("SELECT state, COUNT(*) FROM "+w.store.table("run_item")+" WHERE run_number = ? GROUP BY state"), []any{r.number}, func(rows *sql.Rows) (struct{}, error) {
+			var state, n int
+			err := rows.Scan(&state, &n)
+			want[state] = n
+			return struct{}{}, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		c := r.Counts
+		if got := [len(itemColumns)]int{c.Planned, c.Sending, c.Sent, c.Succeeded, c.Failed, c.Gone, c.Refused}; got != want {
+			faults = append(faults, fmt.Errorf("run %s: it counts %v messages in its states, and has %v", r.ID, got, want))
+		}
+	}
+	var lost int
+	query := "SELECT COUNT(*) FROM " + w.store.table("message") + " m WHERE m.state = ? AND NOT EXISTS (SELECT 1 FROM " + w.store.table("kept") + " k WHERE k.lineage = m.lineage AND k.ordinal = m.ordinal)"
+	if err := w.QueryRowContext(ctx, w.store.sql.Bind(query), Kept.number()).Scan(&lost); err != nil {
+		return nil, err
+	}
+	if lost > 0 {
+		faults = append(faults, fmt.Errorf("there are %d kept messages without their contents", lost))
 	}
 	return faults, nil
 }

@@ -3,6 +3,7 @@ package triage
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -10,6 +11,7 @@ import (
 type Cleaned struct {
 	Messages int
 	Groups   int
+	Runs     int
 }
 
 // cleanSome is how many messages are deleted in one transaction, so that others do not wait for long.
@@ -19,7 +21,8 @@ const cleanSome = 500
 const clockSlack = 24 * 3600 * 1000
 
 // Clean deletes messages that are Succeeded, Discarded or Gone since longer than keep, in small transactions. Then it deletes groups without
-// messages in which nothing has happened for that time, and hours of the history that are older. It does not delete the audit.
+// messages in which nothing has happened for that time, hours of the history that are older, and runs that have ended. It does not delete the
+// audit.
 func (s *Store) Clean(ctx context.Context, keep time.Duration) (Cleaned, error) {
 	var done Cleaned
 	if keep < 0 {
@@ -38,7 +41,47 @@ func (s *Store) Clean(ctx context.Context, keep time.Duration) (Cleaned, error) 
 	if done.Groups, err = s.cleanGroups(ctx, keep.Microseconds()); err != nil {
 		return done, fmt.Errorf("triage: clean: %w", err)
 	}
+	if done.Runs, err = s.cleanRuns(ctx, keep.Microseconds()); err != nil {
+		return done, fmt.Errorf("triage: clean: %w", err)
+	}
 	return done, nil
+}
+
+// cleanRuns deletes runs that have ended, each with its items, in small transactions.
+func (s *Store) cleanRuns(ctx context.Context, keep int64) (deleted int, err error) {
+	var ended []int64
+	err = s.write(ctx, func(w *writer) error {
+		query := "SELECT number FROM " + s.table("run") + " WHERE state IN (?, ?) AND changed <= ? ORDER BY number"
+		ended, err = readAll(ctx, w, s.sql.Bind(query), []any{slices.Index(runStates[:], Stopped), slices.Index(runStates[:], Done), w.now - keep}, scanNumber)
+		return err
+	})
+	for _, run := range ended {
+		for more := true; more && err == nil; {
+			err = s.write(ctx, func(w *writer) error {
+				more, err = w.removeItems(ctx, run)
+				return err
+			})
+		}
+		if err != nil {
+			return deleted, err
+		}
+		deleted++
+	}
+	return deleted, err
+}
+
+// removeItems deletes some items of a run, and the run if there are no more.
+func (w *writer) removeItems(ctx context.Context, run int64) (more bool, err error) {
+	some, err := readAll(ctx, w, w.store.sql.Bind("SELECT "+itemFields+" FROM "+w.store.table("run_item")+" WHERE run_number = ? ORDER BY lineage, ordinal LIMIT ?"), []any{run, finishSome}, scanItem)
+	if err != nil {
+		return false, err
+	}
+	if len(some) == 0 {
+		_, err = w.ExecContext(ctx, w.store.sql.Bind("DELETE FROM "+w.store.table("run")+" WHERE number = ?"), run)
+		return false, err
+	}
+	_, err = w.ExecContext(ctx, w.store.sql.Bind("DELETE FROM "+w.store.table("run_item")+" WHERE run_number = ? AND lineage <= ?"), run, some[len(some)-1].lineage[:])
+	return true, err
 }
 
 func (s *Store) cleanMessages(ctx context.Context, state State, keep int64) (deleted int, err error) {
@@ -59,6 +102,9 @@ func (s *Store) cleanMessages(ctx context.Context, state State, keep int64) (del
 				c.count(r.group, r.queue, r.state, -1)
 			}
 			if err := w.remove(ctx, ids); err != nil {
+				return err
+			}
+			if err := w.removeLines(ctx, rows); err != nil {
 				return err
 			}
 			return c.flush(ctx, w)

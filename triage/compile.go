@@ -11,6 +11,7 @@ import (
 // plan is a query in SQL. All values of the query are arguments.
 type plan struct {
 	store  *Store
+	db     querier // what it asks to find the best order
 	must   []anyOf // of each list, a message has a term
 	driver anyOf   // and of this one, whose messages are read first
 	not    []term  // of these, it has none
@@ -26,8 +27,8 @@ type plan struct {
 const spill = 60 * 1000
 
 // compile makes a plan of a query. What terms cannot express is left to Query.verify.
-func (s *Store) compile(ctx context.Context, q Query) (*plan, error) {
-	p := &plan{store: s}
+func (s *Store) compile(ctx context.Context, db querier, q Query) (*plan, error) {
+	p := &plan{store: s, db: db}
 	for i := range q.conditions {
 		c := &q.conditions[i]
 		lists := c.terms()
@@ -108,7 +109,7 @@ const maxGroups = 100
 // group is a condition on the group, by the beginning of its ID.
 func (p *plan) group(ctx context.Context, c *condition) error {
 	query := "SELECT fingerprint FROM " + p.store.table("group") + " WHERE fingerprint LIKE ? LIMIT ?"
-	ids, err := readAll(ctx, p.store.db, p.store.sql.Bind(query), []any{c.value + "%", maxGroups + 1}, func(rows *sql.Rows) (id string, err error) { return id, rows.Scan(&id) })
+	ids, err := readAll(ctx, p.db, p.store.sql.Bind(query), []any{c.value + "%", maxGroups + 1}, func(rows *sql.Rows) (id string, err error) { return id, rows.Scan(&id) })
 	if err != nil {
 		return err
 	}

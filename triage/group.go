@@ -312,17 +312,19 @@ func (s *Store) History(ctx context.Context, group string, from time.Time) ([]Ba
 // Queue is a failed queue in the index.
 type Queue struct {
 	Name   string
+	Of     string    // a queue whose messages it has; empty if that is not known
 	Failed int       // messages in the state Failed: the depth that the queue should have
 	Swept  time.Time // when the index was last equal to the queue; zero if it never was
 }
 
 // Queues returns the failed queues that the index knows, by name.
 func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
-	queues, err := readAll(ctx, s.db, "SELECT name, failed, swept FROM "+s.table("queue")+" ORDER BY name", nil, func(rows *sql.Rows) (q Queue, err error) {
-		var name []byte
+	query := "SELECT q.name, q.failed, q.swept, (SELECT m.queue FROM " + s.table("message") + " m WHERE m.queue_number = q.number AND m.state = ? ORDER BY m.id DESC LIMIT 1) FROM " + s.table("queue") + " q ORDER BY q.name"
+	queues, err := readAll(ctx, s.db, s.sql.Bind(query), []any{Failed.number()}, func(rows *sql.Rows) (q Queue, err error) {
+		var name, of []byte
 		var swept int64
-		err = rows.Scan(&name, &q.Failed, &swept)
-		q.Name, q.Swept = string(name), timeOfMicros(swept)
+		err = rows.Scan(&name, &q.Failed, &swept, &of)
+		q.Name, q.Of, q.Swept = string(name), string(of), timeOfMicros(swept)
 		return q, err
 	})
 	if err != nil {

@@ -147,7 +147,7 @@ func (p *plan) drive(ctx context.Context) error {
 	for i, list := range p.must {
 		var n int
 		query := "SELECT COUNT(*) FROM (SELECT 1 FROM " + p.store.table("posting") + " WHERE term IN (" + marks(len(list)) + ") LIMIT ?) AS counted"
-		if err := p.store.db.QueryRowContext(ctx, query, append(anyArgs(list.numbers()), frequent)...).Scan(&n); err != nil {
+		if err := p.db.QueryRowContext(ctx, query, append(anyArgs(list.numbers()), frequent)...).Scan(&n); err != nil {
 			return err
 		}
 		if best < 0 || n < fewest {

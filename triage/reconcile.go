@@ -18,7 +18,7 @@ type Reconciled struct {
 }
 
 // Reconcile makes the index equal to a failed queue. The batches together must have each message of the queue exactly once, as one sweep has
-// read it. Afterwards the messages of the queue in the state Failed or Kept are exactly those: what was not known is added, what was not seen
+// read it. Afterwards the messages of the queue in the state Failed are exactly those: what was not known is added, what was not seen
 // is Gone, and two messages that are the same in every respect are two. Messages that Put records while this runs are not declared gone.
 //
 // If a batch is an error, Reconcile returns it and declares nothing gone. It can be repeated at any time, with a new sweep.
@@ -115,7 +115,7 @@ func (b *batch) see(in *incoming, generation int64) {
 		}
 		r.seen = generation
 		b.found = append(b.found, r)
-		if states[r.state] != Failed && states[r.state] != Kept {
+		if states[r.state] != Failed {
 			b.revived = append(b.revived, r)
 		}
 		return

@@ -98,6 +98,7 @@ type row struct {
 	seen    int64
 	born    int64
 	run     string
+	other   bool // it was read, and does not match
 }
 
 const rowColumns = "id, lineage, ordinal, group_number, queue_number, state, attempts, replays, failure, digest, first_failed, seen, born, run"
@@ -106,10 +107,19 @@ func scanRow(rows *sql.Rows) (*row, error) {
 	var r row
 	var key, run []byte
 	var failed int64
-	err := rows.Scan(&r.id, &key, &r.ordinal, &r.group, &r.queue, &r.state, &r.failure.attempts, &r.failure.replays, &failed, &r.failure.digest, &r.first, &r.seen, &r.born, &run)
+	err := rows.Scan(r.columns(&key, &failed, &run)...)
+	r.complete(key, failed, run)
+	return &r, err
+}
+
+// columns are where rowColumns are read to, and complete sets the rest.
+func (r *row) columns(key *[]byte, failed *int64, run *[]byte) []any {
+	return []any{&r.id, key, &r.ordinal, &r.group, &r.queue, &r.state, &r.failure.attempts, &r.failure.replays, failed, &r.failure.digest, &r.first, &r.seen, &r.born, run}
+}
+
+func (r *row) complete(key []byte, failed int64, run []byte) {
 	copy(r.lineage[:], key)
 	r.failure.at, r.run = failed/1000, string(run)
-	return &r, err
 }
 
 // rowsOf reads the rows of some lineages.
@@ -155,7 +165,21 @@ type stored struct {
 func scanListed(rows *sql.Rows) (stored, error)   { return scanMessage(rows, false) }
 func scanContents(rows *sql.Rows) (stored, error) { return scanMessage(rows, true) }
 
-func scanMessage(rows *sql.Rows, whole bool) (s stored, err error) {
+// scanVerified reads a row with the text of its message, and marks it if that does not match a query.
+func scanVerified(rows *sql.Rows, q Query) (*row, error) {
+	var r row
+	var key, run []byte
+	var failed int64
+	s, err := scanMessage(rows, true, r.columns(&key, &failed, &run)...)
+	if err != nil {
+		return nil, err
+	}
+	r.complete(key, failed, run)
+	r.other = !q.verify(&s.Message)
+	return &r, nil
+}
+
+func scanMessage(rows *sql.Rows, whole bool, more ...any) (s stored, err error) {
 	var l lineage
 	var ordinal, state, partial int
 	var failed, ordered, first, changed int64
@@ -166,7 +190,7 @@ func scanMessage(rows *sql.Rows, whole bool) (s stored, err error) {
 	if whole {
 		to = append(to, &props, &headers, &stack, &m.Body)
 	}
-	if err := rows.Scan(to...); err != nil {
+	if err := rows.Scan(append(to, more...)...); err != nil {
 		return s, err
 	}
 	if state < 0 || state >= len(states) {

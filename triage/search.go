@@ -51,7 +51,7 @@ func (s *Store) search(ctx context.Context, q Query, page Page) (r Result, err e
 			return r, err
 		}
 	}
-	p, err := s.compile(ctx, q)
+	p, err := s.compile(ctx, s.db, q)
 	if err != nil {
 		return r, err
 	}

@@ -15,7 +15,7 @@ type Change struct {
 }
 
 // SetStates changes the states of messages, in one transaction, and returns the Refs of those that it has changed. Messages that are not in the
-// index, or not in one of the states From, are left out. The caller records the run, or the decision, in the audit.
+// index, or not in one of the states From, are left out. A message becomes Kept only if the store has its contents, from a run. The caller records the run, or the decision, in the audit.
 func (s *Store) SetStates(ctx context.Context, change Change) (changed []string, err error) {
 	if change.To.number() < 0 {
 		return nil, fmt.Errorf("triage: set states: there is no state %q", string(change.To))
@@ -45,6 +45,11 @@ func (s *Store) SetStates(ctx context.Context, change Change) (changed []string,
 				if slices.Contains(wanted[l], r.ordinal) && isFrom && states[r.state] != change.To {
 					rows, changed = append(rows, r), append(changed, l.ref(r.ordinal))
 				}
+			}
+		}
+		if change.To == Kept {
+			if err := w.haveLines(ctx, rows); err != nil {
+				return err
 			}
 		}
 		c := newCounters()

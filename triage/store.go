@@ -39,6 +39,7 @@ type Store struct {
 	db       *sql.DB
 	sql      sqltext.SQL
 	grouping Grouping
+	durable  bool // a commit survives a crash of the database
 }
 
 // Open checks the settings and the tables, and returns the store.
@@ -72,7 +73,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if newest := migration.Newest(); version < newest {
 		return nil, fmt.Errorf("triage: the tables have version %d and this program needs %d: run dialect.Migration with Part dialect.Triage first", version, newest)
 	}
-	return &Store{db: config.DB, sql: text, grouping: config.Grouping}, nil
+	return &Store{db: config.DB, sql: text, grouping: config.Grouping, durable: config.RequireDurable}, nil
 }
 
 // querier is a pool or a transaction.

@@ -18,8 +18,7 @@ func cleanCases() []Case {
 					m.Error = "cause of " + string(state)
 					b.put(m)
 					if state != triage.Failed {
-						_, err := b.Store.SetStates(b.ctx, triage.Change{Refs: []string{b.only("id:" + m.ID).Ref}, To: state})
-						b.must(err)
+						b.set(m.ID, state)
 					}
 				}
 			}

@@ -107,7 +107,7 @@ func agrees(t *testing.T, b *Bench) {
 	var all []triage.Message
 	for i, m := range listed {
 		if i%3 == 0 {
-			state := []triage.State{triage.Replayed, triage.Gone, triage.Kept}[i/3%3]
+			state := []triage.State{triage.Replayed, triage.Gone, triage.Discarded}[i/3%3]
 			_, err := b.Store.SetStates(b.ctx, triage.Change{Refs: []string{m.Ref}, To: state, Run: "r" + fmt.Sprint(i%2)})
 			b.must(err)
 		}

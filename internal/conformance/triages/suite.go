@@ -125,6 +125,17 @@ func (b *Bench) put(messages ...triage.Message) {
 	b.must(b.Store.Put(b.ctx, messages))
 }
 
+// set sets the state of a message.
+func (b *Bench) set(id string, state triage.State) {
+	b.t.Helper()
+	if state == triage.Kept {
+		b.exec("INSERT INTO rehop_triage_kept (lineage, ordinal, line) SELECT lineage, ordinal, message_id FROM rehop_triage_message WHERE message_id = ?", []byte(id))
+	}
+	changed, err := b.Store.SetStates(b.ctx, triage.Change{Refs: []string{b.only("id:" + id).Ref}, To: state})
+	b.must(err)
+	equal(b, "changed", len(changed), 1)
+}
+
 // reconcile sweeps a queue that has some messages, in batches of two.
 func (b *Bench) reconcile(queue string, messages ...triage.Message) triage.Reconciled {
 	b.t.Helper()

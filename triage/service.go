@@ -1,0 +1,195 @@
+package triage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+// ServiceConfig has the settings of a service. Store, and Admin or Connect, are required.
+type ServiceConfig struct {
+	Store *Store
+	// Admin is the broker.
+	Admin *admin.Admin
+	// Connect returns the broker, and is called whenever it is needed. Set it instead of Admin if the broker may be out of reach at the
+	// start. Default: Admin.
+	Connect func(ctx context.Context) (*admin.Admin, error)
+	// ErrorQueues are queues with failed messages of other programs that are indexed, too. Default: none.
+	ErrorQueues []string
+	// ReportsQueue collects the reports of subscribers; see admin.ReportOptions. Default: rehop.triage.
+	ReportsQueue string
+	// CheckEvery is how often the number of messages in each failed queue is compared with the index. Default: 10 s.
+	CheckEvery time.Duration
+	// Retention is how long messages stay in the index after they have succeeded, were discarded or are gone, and runs after their end.
+	// Default: 30 days.
+	Retention time.Duration
+	// OutcomeWait is how long a replay with Canary waits for outcomes until it is paused. A message that fails again is retried first,
+	// which can take hours. Default: 15 minutes.
+	OutcomeWait time.Duration
+	// Logger receives what goes wrong. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Service keeps an index equal to the failed queues of a virtual host, and works on runs. Several processes can have one with the same store: one
+// works, and another takes over within seconds when it ends.
+type Service struct {
+	config ServiceConfig
+	store  *Store
+	log    *slog.Logger
+	owner  string
+	wake   chan struct{} // has a value if there may be a new run
+	put    atomic.Int64  // messages that reports have brought
+	turn   chan struct{} // has room for the one sweep that compares a queue with the index
+
+	// checked belongs to the goroutine that compares queues with the index.
+	checked map[string]*checkedQueue
+}
+
+const (
+	leaseLasts = 3 * time.Second
+	leaseRenew = time.Second
+	lookEvery  = 500 * time.Millisecond // for new runs, and for a lease that has expired
+	retryAfter = time.Second
+	cleanEvery = time.Hour
+	maxRuns    = 4 // that are worked on at the same time
+)
+
+// NewService returns a service. It does nothing before Run is called.
+func NewService(config ServiceConfig) (*Service, error) {
+	switch {
+	case config.Store == nil:
+		return nil, errors.New("triage: ServiceConfig.Store is required")
+	case config.Admin == nil && config.Connect == nil:
+		return nil, errors.New("triage: ServiceConfig.Admin or Connect is required")
+	case config.CheckEvery < 0 || config.Retention < 0 || config.OutcomeWait < 0:
+		return nil, fmt.Errorf("triage: CheckEvery is %v, Retention %v and OutcomeWait %v; they must not be negative", config.CheckEvery, config.Retention, config.OutcomeWait)
+	}
+	if config.Connect == nil {
+		only := config.Admin
+		config.Connect = func(context.Context) (*admin.Admin, error) { return only, nil }
+	}
+	config.CheckEvery = cmp.Or(config.CheckEvery, 10*time.Second)
+	config.Retention = cmp.Or(config.Retention, 30*24*time.Hour)
+	config.OutcomeWait = cmp.Or(config.OutcomeWait, 15*time.Minute)
+	return &Service{config: config, store: config.Store, log: cmp.Or(config.Logger, slog.Default()), owner: rabbit.NewID(),
+		wake: make(chan struct{}, 1), turn: make(chan struct{}, 1), checked: make(map[string]*checkedQueue)}, nil
+}
+
+// Wake makes the service look for new runs at once. Without it they are found within a second.
+func (s *Service) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until ctx ends, and returns when everything that it has started has ended.
+func (s *Service) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		acquired, err := s.store.acquire(ctx, s.owner, leaseLasts)
+		if err != nil && ctx.Err() == nil {
+			s.log.Error("triage: the database cannot be used", "err", err)
+		}
+		if acquired {
+			s.work(ctx)
+			s.leave(ctx)
+			continue
+		}
+		_ = rabbit.Pause(ctx, lookEvery)
+	}
+}
+
+// leave lets another process work.
+func (s *Service) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseLasts)
+	defer cancel()
+	if err := s.store.release(ctx, s.owner); err != nil {
+		s.log.Warn("triage: another process takes over only after some seconds", "err", err)
+	}
+}
+
+// work works until ctx ends, or another process has the right to.
+func (s *Service) work(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var working sync.WaitGroup
+	for _, part := range []func(context.Context){s.collect, s.compare, s.workOnRuns, s.clean} {
+		working.Go(func() { part(ctx) })
+	}
+	defer working.Wait()
+	for rabbit.Pause(ctx, leaseRenew) == nil {
+		acquired, err := s.store.acquire(ctx, s.owner, leaseLasts)
+		if err != nil {
+			continue // nobody else can have it, or the next try shows that
+		}
+		if !acquired {
+			cancel()
+		}
+	}
+}
+
+// complain logs an error, unless ctx has ended.
+func (s *Service) complain(ctx context.Context, text string, err error, more ...any) {
+	if err != nil && ctx.Err() == nil {
+		s.log.Error("triage: "+text, append(more, "err", err)...)
+	}
+}
+
+// collect reads reports.
+func (s *Service) collect(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := s.collectOnce(ctx)
+		s.complain(ctx, "reports are not collected; trying again", err)
+		_ = rabbit.Pause(ctx, retryAfter)
+	}
+}
+
+func (s *Service) collectOnce(ctx context.Context) error {
+	a, err := s.config.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	return a.Reports(ctx, admin.ReportOptions{Queue: s.config.ReportsQueue}, s.take)
+}
+
+// take records reports.
+func (s *Service) take(ctx context.Context, some []admin.Report) error {
+	var messages []Message
+	var outcomes []Outcome
+	for _, r := range some {
+		if r.Failed == nil {
+			outcomes = append(outcomes, Outcome{Run: r.Outcome.Run, ID: r.Outcome.ID, Handled: r.Outcome.Handled})
+			continue
+		}
+		m := FromFailed(r.FailedQueue, *r.Failed)
+		if err := s.store.prepareOne(&m, &incoming{}); err != nil {
+			s.log.Warn("triage: a failed message cannot be indexed; it is in its failed queue", "queue", r.FailedQueue, "id", m.ID, "err", err)
+			continue
+		}
+		messages = append(messages, m)
+	}
+	if err := s.store.Put(ctx, messages); err != nil {
+		return err
+	}
+	s.put.Add(int64(len(messages)))
+	return s.store.PutOutcomes(ctx, outcomes)
+}
+
+// clean deletes what is old.
+func (s *Service) clean(ctx context.Context) {
+	for {
+		_, err := s.store.Clean(ctx, s.config.Retention)
+		s.complain(ctx, "old messages were not deleted from the index", err)
+		if rabbit.Pause(ctx, cleanEvery) != nil {
+			return
+		}
+	}
+}
