@@ -12,7 +12,11 @@ import (
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(crashFile); path != "" {
-		if err := crashProcess(path); err != nil {
+		process := crashProcess
+		if url := os.Getenv(serviceBroker); url != "" {
+			process = func(path string) error { return serviceProcess(url, os.Getenv(serviceManagement), path) }
+		}
+		if err := process(path); err != nil {
 			fmt.Fprintln(os.Stderr, "process:", err)
 		}
 		os.Exit(1)

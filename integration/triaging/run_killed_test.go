@@ -1,0 +1,205 @@
+//go:build !race
+
+package triaging
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/integration/kit"
+	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/triage"
+)
+
+var (
+	runKills  = flag.Int("run-kills", 4, "how often a process that works on a run is killed")
+	runSet    = flag.Int("run-set", 3000, "how many messages the run replays")
+	runOthers = flag.Int("run-others", 6000, "how many other messages are in the failed queue")
+)
+
+// The variables with the broker, and its management API, of a process that runs a service until it is killed.
+const (
+	serviceBroker     = "REHOP_TRIAGING_BROKER"
+	serviceManagement = "REHOP_TRIAGING_MANAGEMENT"
+)
+
+// batch is how many messages a run may send twice for each kill.
+const batch = 256
+
+// serviceProcess runs a service.
+func serviceProcess(url, management, path string) error {
+	ctx := context.Background()
+	store, closeStore, err := openStore(ctx, sqliteFile(path))
+	if err != nil {
+		return err
+	}
+	defer closeStore()
+	a, err := admin.Open(ctx, admin.Config{URL: url, Management: management})
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	service, err := triage.NewService(triage.ServiceConfig{Store: store, Admin: a, CheckEvery: time.Hour, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if err != nil {
+		return err
+	}
+	service.Run(ctx)
+	return nil
+}
+
+// server is such a process.
+type server struct {
+	*exec.Cmd
+	errs bytes.Buffer
+}
+
+func startServer(t *testing.T, r *lab.Rabbit, path string) *server {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{Cmd: exec.Command(program)}
+	s.Env, s.Stderr = append(os.Environ(), crashFile+"="+path, serviceBroker+"="+r.URL, serviceManagement+"="+r.Management()), &s.errs
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.kill)
+	return s
+}
+
+// kill kills it, as kill -9 does.
+func (s *server) kill() {
+	if s.ProcessState == nil {
+		_ = s.Process.Kill()
+		_ = s.Wait()
+	}
+}
+
+// fillFailed puts messages into the failed queue: those of the set have the kind timeout.
+func fillFailed(t *testing.T, a *admin.Admin, set, others int) {
+	t.Helper()
+	var lines bytes.Buffer
+	enc := json.NewEncoder(&lines)
+	share := max((set+others)/set, 1)
+	for n, left := 0, set; n < set+others; n++ {
+		kind := "error"
+		if left > 0 && (n%share == 0 || set+others-n <= left) {
+			kind = "timeout"
+			left--
+		}
+		at := time.Date(2026, 1, 2, 0, 0, 0, n*1_000_000, time.UTC)
+		err := enc.Encode(map[string]any{"id": kind + fmt.Sprint(n), "queue": queue, "exchange": "", "key": queue, "body": []byte(fmt.Sprintf(`{"order":%d}`, n)), "attempts": 3,
+			"kind": kind, "error": "no answer from host " + fmt.Sprint(n%7), "failed_at": at, "first_failed": at})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := a.Import(kit.Context(t), &lines); err != nil || n != set+others {
+		t.Fatalf("imported %d messages, %v, want %d", n, err, set+others)
+	}
+}
+
+// A process that works on a run is killed again and again. No message is lost, none outside the set is sent, and for each kill at most one batch is sent
+// twice.
+func TestRunKilled(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	ctx, ch, path := context.Background(), r.Channel(), filepath.Join(t.TempDir(), "test.db")
+	client := kit.Open(t, rehop.Config{URL: r.URL}) // it declares the queues, and is gone before messages are replayed
+	kit.Drain(t, kit.Subscribe(t, client, rehop.Subscriber{Queue: queue, Handler: kit.Nop}))
+	a, err := admin.Open(ctx, admin.Config{URL: r.URL, Management: r.Management()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	fillFailed(t, a, *runSet, *runOthers)
+	store, closeStore, err := openStore(ctx, sqliteFile(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore()
+	service, err := triage.NewService(triage.ServiceConfig{Store: store, Admin: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := service.Reconcile(ctx, queue+".failed"); err != nil || done.Added != *runSet+*runOthers {
+		t.Fatalf("got %+v, %v, want %d messages", done, err, *runSet+*runOthers)
+	}
+	q, err := triage.ParseQuery("kind:timeout", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	run, err := store.StartRun(ctx, triage.RunPlan{Action: triage.ActionReplay, Query: q, Actor: "ann"})
+	if err != nil || run.Counts.Planned != *runSet {
+		t.Fatalf("got %+v, %v, want %d messages", run.Counts, err, *runSet)
+	}
+	t.Logf("%d messages were fixed in %v", *runSet, time.Since(began).Round(time.Millisecond))
+	var slowest time.Duration
+	for killed := 1; killed <= *runKills; killed++ {
+		s, since := startServer(t, r, path), time.Now()
+		goal := *runSet * killed / (*runKills + 1)
+		before, first := r.Depth(ch, queue), true
+		lab.Eventually(t, 2*limit, "messages are sent", func() bool {
+			depth := r.Depth(ch, queue)
+			if first && depth > before {
+				first = false
+				slowest = max(slowest, time.Since(since))
+			}
+			return depth > before && depth >= goal
+		})
+		s.kill()
+		if now, err := store.Run(ctx, run.ID); err != nil || now.State != triage.Running {
+			t.Fatalf("kill %d: got %+v, %v, want a run that was interrupted: raise -run-set", killed, now, err)
+		}
+	}
+	s := startServer(t, r, path)
+	lab.Eventually(t, 2*limit, "the run is done", func() bool {
+		now, err := store.Run(ctx, run.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run = now
+		return now.State == triage.Done
+	})
+	s.kill()
+	if run.Counts.Sent != *runSet {
+		t.Errorf("got %+v, want %d sent\n%s", run.Counts, *runSet, s.errs.String())
+	}
+	seen, twice := make(map[string]int), 0
+	for _, d := range kit.TakeAll(t, ch, queue) {
+		if seen[d.MessageId]++; seen[d.MessageId] > 1 {
+			twice++
+		}
+	}
+	for id := range seen {
+		if id[0] != 't' {
+			t.Errorf("message %s was not in the set", id)
+		}
+	}
+	if len(seen) != *runSet || twice > *runKills*batch {
+		t.Errorf("got %d messages and %d twice, want %d, and at most %d twice", len(seen), twice, *runSet, *runKills*batch)
+	}
+	if done, err := service.Reconcile(ctx, queue+".failed"); err != nil || done != (triage.Reconciled{Seen: *runOthers}) {
+		t.Errorf("a sweep after it: got %+v, %v, want %d messages and no difference", done, err, *runOthers)
+	}
+	if err := store.Check(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := store.VerifyAudit(ctx, triage.Head{}); err != nil {
+		t.Error(err)
+	}
+	t.Logf("set=%d others=%d kills=%d lost=0 outside=0 twice=%d of %d allowed, continued after at most %v", *runSet, *runOthers, *runKills, twice, *runKills*batch, slowest.Round(100*time.Millisecond))
+}
