@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/triage"
 )
 
 // Options are the settings of a console. Either Admin or Connect, and either Authenticate or Login, must be set.
@@ -20,6 +21,10 @@ type Options struct {
 	// Connect returns the broker that the console shows, and is called for each request. Set it instead of Admin if the broker may be
 	// out of reach at the start, or may change. Default: Admin.
 	Connect func(ctx context.Context) (*admin.Admin, error)
+
+	// Triage returns the index of failed messages, and is called for each request that needs it. Default: none, and without one there are no
+	// groups, no search, no runs and no audit.
+	Triage func(ctx context.Context) (*triage.Store, error)
 
 	// Authenticate returns the user of a request. Set it if your server already knows its users. An error refuses the request. Default:
 	// the console has its own login page and sessions, and uses Login.

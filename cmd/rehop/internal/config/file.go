@@ -50,6 +50,7 @@ type File struct {
 	Exchanges []rehop.Exchange
 	Flows     []Flow
 	Outboxes  []Outbox
+	Triage    Triage
 	// Notes are hints that are not errors, in the order of the lines.
 	Notes Faults
 }
@@ -187,6 +188,7 @@ func (r *reader) file(root *yaml.Node, f *File) {
 		"exchanges": func(n *yaml.Node) { r.exchanges(n, f) },
 		"flows":     func(n *yaml.Node) { r.flows(n, f) },
 		"outboxes":  func(n *yaml.Node) { r.outboxes(n, f) },
+		"triage":    func(n *yaml.Node) { r.triage(n, &f.Triage) },
 	})
 	for _, key := range []string{"data", "users", "limits", "rabbitmq"} {
 		if _, given := at.keys[key]; given && len(f.Broker) > 0 {

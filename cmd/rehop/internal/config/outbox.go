@@ -39,17 +39,7 @@ func (r *reader) outbox(name string, key, n *yaml.Node) Outbox {
 	what := fmt.Sprintf("outbox %q", name)
 	var schema, tablePrefix tableName
 	at := r.mapping(n, what, keys{
-		"database": func(n *yaml.Node) {
-			url, _, ok := r.scalar(n, "a URL")
-			if !ok {
-				return
-			}
-			var err error
-			if o.Database, err = database.Parse(url); err != nil {
-				r.fault(n, "%s: %v", what, err)
-			}
-		},
-		"schema": r.tableName(&schema), "prefix": r.tableName(&tablePrefix),
+		"database": r.database(what, &o.Database), "schema": r.tableName(&schema), "prefix": r.tableName(&tablePrefix),
 		"migrate": r.whether(&o.Migrate), "require-durable": r.whether(&o.RequireDurable),
 		"batch-size": r.count(&o.BatchSize), "max-bytes": r.bytes(&o.MaxBytes), "tries": r.count(&o.Tries),
 		"poll": r.period(&o.Poll), "lease": r.period(&o.Lease), "timeout": r.period(&o.Timeout),

@@ -4,19 +4,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 
-	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/cmd/rehop/internal/address"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/console"
 	"github.com/rehop/rehop/internal/hosts"
-	"github.com/rehop/rehop/layout"
 )
 
 // consolePath is where the console is on the HTTP address.
@@ -28,9 +24,8 @@ func (r *running) withConsole(others http.Handler) (handler http.Handler, end fu
 	if err != nil {
 		return nil, nil, err
 	}
-	r.consoleBroker = newConsoleBroker(r)
 	shown, err := console.New(console.Options{
-		Connect: r.consoleBroker.connect, Login: loginOf(r.file.Users, token.secret),
+		Connect: r.broker.connect, Triage: r.index.current, Login: loginOf(r.file.Users, token.secret),
 		LoginHint: "Users of rehop.yaml that have a tag can log in. To log in with the token, leave the name empty.",
 		Base:      consolePath, Hosts: r.hosts(r.HTTP), About: r.aboutConsole(), Logger: r.Logger,
 	})
@@ -57,7 +52,6 @@ func (r *running) withConsole(others http.Handler) (handler http.Handler, end fu
 			}
 		}), func() error {
 			shown.Close()
-			r.consoleBroker.close()
 			return nil
 		}, nil
 }
@@ -115,91 +109,4 @@ func roleOf(tags []string) console.Role {
 		return console.Viewer
 	}
 	return 0
-}
-
-// consoleBroker is the console's connection to the broker of the loaded file.
-type consoleBroker struct {
-	run  *running
-	file atomic.Pointer[config.File] // the loaded one
-
-	turn   chan struct{} // has one place: for who uses the fields below
-	opened *admin.Admin  // nil: it is not connected
-	of     *config.File  // whose broker that is
-	closed bool
-}
-
-func newConsoleBroker(r *running) *consoleBroker {
-	b := &consoleBroker{run: r, turn: make(chan struct{}, 1)}
-	b.file.Store(r.file)
-	return b
-}
-
-// use makes the next request connect to the broker of another file.
-func (b *consoleBroker) use(file *config.File) {
-	if b != nil {
-		b.file.Store(file)
-	}
-}
-
-// connect connects with the first request, and after another file was loaded.
-func (b *consoleBroker) connect(ctx context.Context) (*admin.Admin, error) {
-	select {
-	case b.turn <- struct{}{}:
-		defer func() { <-b.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	file := b.file.Load()
-	if b.closed {
-		return nil, errors.New("the service is ending")
-	}
-	if b.opened != nil && b.of == file {
-		return b.opened, nil
-	}
-	reach, err := b.run.reachOf(file)
-	if err != nil {
-		return nil, err
-	}
-	opened, err := admin.Open(ctx, reach)
-	if err != nil {
-		return nil, err
-	}
-	if b.opened != nil {
-		b.opened.Close()
-	}
-	b.opened, b.of = opened, file
-	return opened, nil
-}
-
-func (b *consoleBroker) close() {
-	b.turn <- struct{}{}
-	defer func() { <-b.turn }()
-	if b.closed = true; b.opened != nil {
-		b.opened.Close()
-	}
-}
-
-// reachOf returns how to administrate the broker of a file. Management is empty if no API is named.
-func (r *running) reachOf(file *config.File) (reach admin.Config, err error) {
-	if e := r.Embedded; e != nil {
-		reach = admin.Config{Dial: e.server.Dial, Management: withinURL, HTTP: e.pipe.client(), Credentials: e.credentials}
-	} else {
-		broker, err := r.Connect(file)
-		if err != nil {
-			return reach, err
-		}
-		reach = admin.Config{URLs: broker.URLs, TLS: broker.TLS}
-		if reach.Management, reach.HTTP, err = r.Management(file); err != nil {
-			return reach, err
-		}
-	}
-	reach.Layouts = make(map[string]layout.Layout, len(file.Flows))
-	for _, f := range file.Flows {
-		of := f.Subscriber.Layout
-		if of == nil {
-			of = layout.Native{Type: file.QueueType}
-		}
-		reach.Layouts[f.Subscriber.Queue] = of
-	}
-	return reach, nil
 }

@@ -78,15 +78,16 @@ type FlowReport struct {
 // for. The goroutine of Run changes file, report and reported; others use only what never changes, and ending and failed.
 type running struct {
 	Service
-	file          *config.File // the one that was loaded last
-	runner        *flow.Runner
-	telemetry     *telemetry
-	consoleBroker *consoleBroker // nil: there is no console
-	ending        atomic.Bool    // it drains, or has drained
-	failed        chan error     // why something has ended unexpectedly; has room for one
-	serving       sync.WaitGroup // goroutines of listeners, the broker and the file, which end before Run does
-	report        Report
-	reported      bool // Ready was called
+	file      *config.File // the one that was loaded last
+	runner    *flow.Runner
+	telemetry *telemetry
+	broker    *adminBroker
+	index     *failedIndex
+	ending    atomic.Bool    // it drains, or has drained
+	failed    chan error     // why something has ended unexpectedly; has room for one
+	serving   sync.WaitGroup // goroutines of listeners, the broker and the file, which end before Run does
+	report    Report
+	reported  bool // Ready was called
 }
 
 // closers end what was started, the last first.
@@ -120,6 +121,10 @@ func (s Service) Run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	r.broker = newAdminBroker(r)
+	ends = append(ends, func() error { r.broker.close(); return nil })
+	r.index = newFailedIndex(r)
+	ends = append(ends, r.index.start(ctx))
 	t, err := r.startTelemetry(ctx)
 	if err != nil {
 		return err
@@ -149,10 +154,17 @@ func (s Service) Run(ctx context.Context) (err error) {
 
 // connect is how the flows reach their broker.
 func (r *running) connect(f *config.File) (rehop.Config, error) {
+	settings := rehop.Config{}
 	if r.Embedded != nil {
-		return rehop.Config{Dial: r.Embedded.server.Dial, Credentials: r.Embedded.credentials}, nil
+		settings.Dial, settings.Credentials = r.Embedded.server.Dial, r.Embedded.credentials
+	} else {
+		var err error
+		if settings, err = r.Connect(f); err != nil {
+			return settings, err
+		}
 	}
-	return r.Connect(f)
+	settings.Reports = r.index.exists()
+	return settings, nil
 }
 
 // wait runs until the end, and reloads the file when asked to.
@@ -252,7 +264,7 @@ func (r *running) reload(ctx context.Context) {
 		if changes, err = r.runner.Reload(ctx, file); err == nil {
 			r.warnOfRestart(file)
 			r.file = file
-			r.consoleBroker.use(file)
+			r.broker.use(file)
 			if r.reported {
 				r.watchQueues(ctx)
 			}
@@ -279,6 +291,7 @@ func (r *running) warnOfRestart(file *config.File) {
 	needs("listen", r.file.Listen, file.Listen)
 	needs("data", r.file.Data, file.Data)
 	needs("users", r.file.Users, file.Users)
+	needs("triage", r.file.Triage, file.Triage)
 	needs("hosts", r.file.Hosts, file.Hosts)
 	needs("limits", r.file.Limits, file.Limits)
 	needs("log", r.file.Log, file.Log)
