@@ -121,7 +121,7 @@ func (s *Service) work(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var working sync.WaitGroup
-	for _, part := range []func(context.Context){s.collect, s.compare, s.workOnRuns, s.clean} {
+	for _, part := range []func(context.Context){s.collect, s.collect, s.compare, s.workOnRuns, s.clean} {
 		working.Go(func() { part(ctx) })
 	}
 	defer working.Wait()
@@ -143,7 +143,7 @@ func (s *Service) complain(ctx context.Context, text string, err error, more ...
 	}
 }
 
-// collect reads reports.
+// collect reads reports. It runs twice: while the database writes some, the terms of the next ones are computed.
 func (s *Service) collect(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := s.collectOnce(ctx)

@@ -39,7 +39,8 @@ type Store struct {
 	db       *sql.DB
 	sql      sqltext.SQL
 	grouping Grouping
-	durable  bool // a commit survives a crash of the database
+	durable  bool          // a commit survives a crash of the database
+	writing  chan struct{} // has room for the one transaction of this process that writes
 }
 
 // Open checks the settings and the tables, and returns the store.
@@ -73,7 +74,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if newest := migration.Newest(); version < newest {
 		return nil, fmt.Errorf("triage: the tables have version %d and this program needs %d: run dialect.Migration with Part dialect.Triage first", version, newest)
 	}
-	return &Store{db: config.DB, sql: text, grouping: config.Grouping, durable: config.RequireDurable}, nil
+	return &Store{db: config.DB, sql: text, grouping: config.Grouping, durable: config.RequireDurable, writing: make(chan struct{}, 1)}, nil
 }
 
 // querier is a pool or a transaction.
@@ -113,6 +114,13 @@ func (s *Store) write(ctx context.Context, work func(w *writer) error) error {
 }
 
 func (s *Store) writeOnce(ctx context.Context, work func(w *writer) error) error {
+	// Writers wait for each other anyway: in the database they would hold connections meanwhile, and SQLite asks again and again.
+	select {
+	case s.writing <- struct{}{}:
+		defer func() { <-s.writing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	level := sql.LevelDefault
 	if s.sql.Dialect == dialect.Postgres {
 		level = sql.LevelReadCommitted // statements must see what others committed while this one waited for its turn

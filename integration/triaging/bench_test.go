@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -47,17 +48,30 @@ func measure(t *testing.T, d *lab.Database, speaks dialect.Dialect) {
 	}
 	random := rand.New(rand.NewPCG(1, 1))
 	text, putting, computing := 0, time.Duration(0), time.Duration(0)
-	const batch = 500
-	for n := 0; n < *rowCount; n += batch {
-		some := make([]triage.Message, min(batch, *rowCount-n))
-		for i := range some {
-			some[i] = benchMessage(random, n+i)
-			text += textSize(&some[i])
+	const batch, most = 500, 20_000
+	for n := 0; n < *rowCount; n += most {
+		batches := make(chan []triage.Message, most/batch)
+		for from := n; from < min(n+most, *rowCount); from += batch {
+			some := make([]triage.Message, min(batch, *rowCount-from))
+			for i := range some {
+				some[i] = benchMessage(random, from+i)
+				text += textSize(&some[i])
+			}
+			batches <- some
 		}
+		close(batches)
 		began, busy := time.Now(), cpuTime(t)
-		if err := store.Put(ctx, some); err != nil {
-			t.Fatal(err)
+		var working sync.WaitGroup
+		for range 2 { // as a service does
+			working.Go(func() {
+				for some := range batches {
+					if err := store.Put(ctx, some); err != nil {
+						t.Error(err)
+					}
+				}
+			})
 		}
+		working.Wait()
 		putting, computing = putting+time.Since(began), computing+cpuTime(t)-busy
 	}
 	rate := float64(*rowCount) / putting.Seconds()

@@ -50,7 +50,7 @@ func serviceProcess(url, management, path string) error {
 		return err
 	}
 	defer a.Close()
-	service, err := triage.NewService(triage.ServiceConfig{Store: store, Admin: a, CheckEvery: time.Hour, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	service, err := triage.NewService(triage.ServiceConfig{Store: store, Admin: a, CheckEvery: processChecks, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}
