@@ -93,7 +93,7 @@ type Run struct {
 	ID        string
 	Action    Action
 	State     RunState
-	Reason    string // why it was paused or stopped
+	Reason    string // why it was paused or stopped, or makes no progress
 	Actor     string
 	Query     string
 	To        string
@@ -363,6 +363,20 @@ func (s *Store) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 		runs[i] = r.Run
 	}
 	return runs, nil
+}
+
+// unfinishedRuns are the runs that a service has to do something for, the oldest first.
+func (s *Store) unfinishedRuns(ctx context.Context) ([]runRow, error) {
+	query := "SELECT " + runColumns + " FROM " + s.table("run") + " WHERE state = ? OR state = ? AND sending > 0 ORDER BY number"
+	return readAll(ctx, s.db, s.sql.Bind(query), []any{slices.Index(runStates[:], Running), slices.Index(runStates[:], Stopped)}, scanRun)
+}
+
+// explainRun records why a run makes no progress, or that it does.
+func (s *Store) explainRun(ctx context.Context, id, reason string) error {
+	return s.write(ctx, func(w *writer) error {
+		_, err := w.ExecContext(ctx, s.sql.Bind("UPDATE "+s.table("run")+" SET reason = ? WHERE id = ? AND state = ?"), bytesOf(shorten(reason, maxSample)), bytesOf(id), slices.Index(runStates[:], Running))
+		return err
+	})
 }
 
 // SetRun pauses, continues or stops a run, and records it in the audit: state is Paused, Running or Stopped. What was sent stays sent. It

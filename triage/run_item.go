@@ -269,6 +269,35 @@ func (s *Store) claim(ctx context.Context, c claim, all []incoming) ([]*item, er
 	return mine, nil
 }
 
+// unclaim records that some messages of a failed queue, which were being sent, were not taken.
+func (s *Store) unclaim(ctx context.Context, run runRow, some []Message) error {
+	all, lineages := make([]incoming, len(some)), make([]lineage, len(some))
+	for i := range some {
+		l, err := lineageOf(&some[i])
+		if err != nil {
+			return err
+		}
+		all[i].lineage, all[i].failure, lineages[i] = l, failureOf(&some[i]), l
+	}
+	slices.SortFunc(lineages, func(a, b lineage) int { return slices.Compare(a[:], b[:]) })
+	c := claim{run: run, from: []itemState{sending}}
+	return s.write(ctx, func(w *writer) error {
+		items, err := s.items(ctx, w, run.number, slices.Compact(lineages))
+		if err != nil {
+			return err
+		}
+		counts := make(itemCounts)
+		for n := range all {
+			if at := slices.IndexFunc(items[all[n].lineage], func(i *item) bool { return c.fits(i, &all[n]) }); at >= 0 {
+				if err := w.setItem(ctx, counts, run.number, items[all[n].lineage][at], planned, ""); err != nil {
+					return err
+				}
+			}
+		}
+		return counts.flush(ctx, w)
+	})
+}
+
 // settled is what became of an item.
 type settled struct {
 	item   *item

@@ -20,9 +20,9 @@ func (s *Service) workOnRuns(ctx context.Context) {
 	var mu sync.Mutex
 	active := make(map[string]bool)
 	for ctx.Err() == nil {
-		runs, err := s.store.Runs(ctx, RunFilter{States: []RunState{Running}, Limit: maxLimit})
+		runs, err := s.store.unfinishedRuns(ctx)
 		s.complain(ctx, "runs could not be read; trying again", err)
-		for _, r := range slices.Backward(runs) { // the oldest first
+		for _, r := range runs {
 			mu.Lock()
 			begin := !active[r.ID] && len(active) < maxRuns
 			if begin {
@@ -56,6 +56,7 @@ type worker struct {
 	// waiting is since when the worker has waited for outcomes, and unknown how many were not known then.
 	waiting time.Time
 	unknown int
+	reason  string // why it makes no progress
 }
 
 // byRehop is who has stopped, paused or finished a run, for the audit.
@@ -65,8 +66,8 @@ const byRehop = "rehop"
 func (w *worker) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause, err := w.step(ctx)
+		w.explain(ctx, err)
 		if err != nil {
-			w.service.complain(ctx, "a run makes no progress; trying again", err, "run", w.id)
 			pause = retryAfter
 		}
 		if pause < 0 {
@@ -74,6 +75,21 @@ func (w *worker) run(ctx context.Context) {
 		}
 		_ = rabbit.Pause(ctx, pause)
 	}
+}
+
+// explain records why a run makes no progress, for those who look at it, and logs it once.
+func (w *worker) explain(ctx context.Context, err error) {
+	reason := ""
+	if err != nil {
+		reason = "it makes no progress, and is tried again: " + err.Error()
+	}
+	if reason == w.reason || ctx.Err() != nil {
+		return
+	}
+	if w.reason = reason; err != nil {
+		w.service.complain(ctx, "a run makes no progress; trying again", err, "run", w.id)
+	}
+	w.service.complain(ctx, "the reason could not be recorded", w.store.explainRun(ctx, w.id, reason), "run", w.id)
 }
 
 // finished is what step returns if nothing is left to do.
@@ -84,6 +100,9 @@ func (w *worker) step(ctx context.Context) (time.Duration, error) {
 	r, err := w.store.run(ctx, w.store.db, w.id)
 	if err != nil {
 		return 0, err
+	}
+	if r.State == Stopped && r.Counts.Sending > 0 {
+		return 0, w.settleStopped(ctx, r)
 	}
 	if r.State != Running {
 		return finished, nil
@@ -103,6 +122,9 @@ func (w *worker) step(ctx context.Context) (time.Duration, error) {
 		return w.wait(ctx, r)
 	}
 	w.waiting = time.Time{}
+	if missing, err := w.targetMissing(ctx, r); missing || err != nil {
+		return finished, err
+	}
 	return 0, w.advance(ctx, r, []itemState{planned, sending}, allowed)
 }
 
@@ -212,6 +234,54 @@ func (w *worker) advance(ctx context.Context, r runRow, from []itemState, allowe
 			if allowed -= done; allowed <= 0 {
 				return nil
 			}
+		}
+	}
+	return nil
+}
+
+// targetMissing pauses a run whose target does not exist.
+func (w *worker) targetMissing(ctx context.Context, r runRow) (bool, error) {
+	if r.To == "" {
+		return false, nil
+	}
+	a, err := w.service.config.Connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	if _, err = a.ErrorQueue(r.To).Depth(ctx); !errors.Is(err, admin.ErrNoQueue) {
+		return false, err
+	}
+	return true, w.end(ctx, r, Paused, fmt.Sprintf("queue %q does not exist: declare it, and continue the run", r.To))
+}
+
+// settleStopped decides about messages that a process was sending when it was killed, if the run was stopped since: those that are in their failed queue
+// were not taken, and the others were.
+func (w *worker) settleStopped(ctx context.Context, r runRow) error {
+	a, err := w.service.config.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	queues, err := w.store.openQueues(ctx, r)
+	if err != nil {
+		return err
+	}
+	existing, _, err := w.service.failedQueues(ctx, a)
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		if at := slices.IndexFunc(existing, func(e failedQueue) bool { return e.Name == q.name }); at >= 0 {
+			for some, err := range messagesOf(ctx, a, existing[at]) {
+				if err == nil {
+					err = w.store.unclaim(ctx, r, some)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+		if err := w.store.finishQueue(ctx, r, q.number, []itemState{sending}); err != nil {
+			return err
 		}
 	}
 	return nil

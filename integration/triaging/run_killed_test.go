@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
@@ -111,45 +113,63 @@ func fillFailed(t *testing.T, a *admin.Admin, set, others int) {
 	}
 }
 
+// killedRun is a run on which processes work that are killed.
+type killedRun struct {
+	rabbit  *lab.Rabbit
+	ctx     context.Context
+	ch      *amqp.Channel
+	path    string // of the database
+	store   *triage.Store
+	service *triage.Service // which only sweeps
+	run     triage.Run
+}
+
+// newKilledRun starts a run on some of the messages in a failed queue. Nobody works on it yet.
+func newKilledRun(t *testing.T, set, others int, action triage.Action) *killedRun {
+	t.Helper()
+	k := &killedRun{rabbit: lab.Single(t), ctx: kit.Timeout(t, time.Hour), path: filepath.Join(t.TempDir(), "test.db")}
+	k.ch = k.rabbit.Channel()
+	client := kit.Open(t, rehop.Config{URL: k.rabbit.URL}) // it declares the queues, and is gone before messages are replayed
+	kit.Drain(t, kit.Subscribe(t, client, rehop.Subscriber{Queue: queue, Handler: kit.Nop}))
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, err := admin.Open(k.ctx, admin.Config{URL: k.rabbit.URL, Management: k.rabbit.Management()})
+	must(err)
+	t.Cleanup(a.Close)
+	fillFailed(t, a, set, others)
+	var closeStore func()
+	k.store, closeStore, err = openStore(k.ctx, sqliteFile(k.path))
+	must(err)
+	t.Cleanup(closeStore)
+	k.service, err = triage.NewService(triage.ServiceConfig{Store: k.store, Admin: a})
+	must(err)
+	if done, err := k.service.Reconcile(k.ctx, queue+".failed"); err != nil || done.Added != set+others {
+		t.Fatalf("got %+v, %v, want %d messages", done, err, set+others)
+	}
+	q, err := triage.ParseQuery("kind:timeout", time.Now())
+	must(err)
+	began := time.Now()
+	k.run, err = k.store.StartRun(k.ctx, triage.RunPlan{Action: action, Query: q, Actor: "ann"})
+	if err != nil || k.run.Counts.Planned != set {
+		t.Fatalf("got %+v, %v, want %d messages", k.run.Counts, err, set)
+	}
+	t.Logf("%d messages were fixed in %v", set, time.Since(began).Round(time.Millisecond))
+	return k
+}
+
 // A process that works on a run is killed again and again. No message is lost, none outside the set is sent, and for each kill at most one batch is sent
 // twice.
 func TestRunKilled(t *testing.T) {
 	t.Parallel()
-	r := lab.Single(t)
-	ctx, ch, path := context.Background(), r.Channel(), filepath.Join(t.TempDir(), "test.db")
-	client := kit.Open(t, rehop.Config{URL: r.URL}) // it declares the queues, and is gone before messages are replayed
-	kit.Drain(t, kit.Subscribe(t, client, rehop.Subscriber{Queue: queue, Handler: kit.Nop}))
-	a, err := admin.Open(ctx, admin.Config{URL: r.URL, Management: r.Management()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(a.Close)
-	fillFailed(t, a, *runSet, *runOthers)
-	store, closeStore, err := openStore(ctx, sqliteFile(path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeStore()
-	service, err := triage.NewService(triage.ServiceConfig{Store: store, Admin: a})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if done, err := service.Reconcile(ctx, queue+".failed"); err != nil || done.Added != *runSet+*runOthers {
-		t.Fatalf("got %+v, %v, want %d messages", done, err, *runSet+*runOthers)
-	}
-	q, err := triage.ParseQuery("kind:timeout", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	run, err := store.StartRun(ctx, triage.RunPlan{Action: triage.ActionReplay, Query: q, Actor: "ann"})
-	if err != nil || run.Counts.Planned != *runSet {
-		t.Fatalf("got %+v, %v, want %d messages", run.Counts, err, *runSet)
-	}
-	t.Logf("%d messages were fixed in %v", *runSet, time.Since(began).Round(time.Millisecond))
+	k := newKilledRun(t, *runSet, *runOthers, triage.ActionReplay)
+	r, ctx, ch, store, service, run := k.rabbit, k.ctx, k.ch, k.store, k.service, k.run
 	var slowest time.Duration
 	for killed := 1; killed <= *runKills; killed++ {
-		s, since := startServer(t, r, path), time.Now()
+		s, since := startServer(t, r, k.path), time.Now()
 		goal := *runSet * killed / (*runKills + 1)
 		before, first := r.Depth(ch, queue), true
 		lab.Eventually(t, 2*limit, "messages are sent", func() bool {
@@ -165,7 +185,7 @@ func TestRunKilled(t *testing.T) {
 			t.Fatalf("kill %d: got %+v, %v, want a run that was interrupted: raise -run-set", killed, now, err)
 		}
 	}
-	s := startServer(t, r, path)
+	s := startServer(t, r, k.path)
 	lab.Eventually(t, 2*limit, "the run is done", func() bool {
 		now, err := store.Run(ctx, run.ID)
 		if err != nil {
@@ -202,4 +222,42 @@ func TestRunKilled(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("set=%d others=%d kills=%d lost=0 outside=0 twice=%d of %d allowed, continued after at most %v", *runSet, *runOthers, *runKills, twice, *runKills*batch, slowest.Round(100*time.Millisecond))
+}
+
+// A run is stopped after a process that worked on it was killed. It is found out which messages that process had taken.
+func TestStoppedAfterKill(t *testing.T) {
+	t.Parallel()
+	const set, others = 2000, 500
+	k := newKilledRun(t, set, others, triage.ActionDiscard)
+	s := startServer(t, k.rabbit, k.path)
+	lab.Eventually(t, limit, "messages are taken", func() bool {
+		now, err := k.store.Run(k.ctx, k.run.ID)
+		return err == nil && now.Counts.Taken() > set/4
+	})
+	s.kill()
+	run, err := k.store.SetRun(k.ctx, k.run.ID, triage.Stopped, "ann", "")
+	if err != nil || run.Counts.Planned == 0 {
+		t.Fatalf("got %+v, %v, want a part of the messages taken", run, err)
+	}
+	startServer(t, k.rabbit, k.path)
+	lab.Eventually(t, limit, "it is known what became of each message", func() bool {
+		now, err := k.store.Run(k.ctx, k.run.ID)
+		run = now
+		return err == nil && now.Counts.Sending == 0
+	})
+	if run.Counts.Planned+run.Counts.Sent != set {
+		t.Errorf("got %+v, want %d planned or taken", run.Counts, set)
+	}
+	kit.WantDepth(t, k.rabbit, k.ch, queue+".failed", others+run.Counts.Planned)
+	q, err := triage.ParseQuery("state:discarded", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := k.store.Search(k.ctx, q, triage.Page{}); err != nil || !r.AtLeast && r.Count != run.Counts.Sent {
+		t.Errorf("discarded: got %d, %v, want %d", r.Count, err, run.Counts.Sent)
+	}
+	if err := k.store.Check(k.ctx); err != nil {
+		t.Error(err)
+	}
+	t.Logf("taken=%d left=%d", run.Counts.Sent, run.Counts.Planned)
 }

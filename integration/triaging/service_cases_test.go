@@ -262,6 +262,15 @@ func redirectRun(c *scene) {
 	c.ends(r, triage.Done, func(n triage.RunCounts) bool { return n.Succeeded == 2 && n.Failed == 2 })
 	c.indexed("state:failed queue:other", 2)
 	kit.WantDepth(c.t, c.Rabbit, c.Channel(), "other.failed", 2)
+	r = c.start(triage.RunPlan{Action: triage.ActionReplay, To: "missing"})
+	if r = c.ends(r, triage.Paused, func(n triage.RunCounts) bool { return n.Planned == 2 }); !strings.Contains(r.Reason, `"missing" does not exist`) {
+		c.t.Errorf("got %q, want that the queue is missing", r.Reason)
+	}
+	kit.Subscribe(c.t, c.client, rehop.Subscriber{Queue: "missing", Handler: kit.Nop})
+	if _, err := c.store.SetRun(c.ctx, r.ID, triage.Running, "ann", ""); err != nil {
+		c.t.Fatal(err)
+	}
+	c.ends(r, triage.Done, func(n triage.RunCounts) bool { return n.Succeeded == 2 })
 	if _, err := c.store.StartRun(c.ctx, triage.RunPlan{Action: triage.ActionReplay, Actor: "ann", To: strings.Repeat("x", 300)}); err == nil {
 		c.t.Error("a queue with a name of 300 bytes: got no error")
 	}
