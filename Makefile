@@ -16,7 +16,7 @@ STRESS := $(CURDIR)/bin/stress/stress
 export REHOP_SERVICES := $(CURDIR)/scripts/services
 SHELL := /bin/bash -o pipefail
 
-.PHONY: help demo test matrix check unit integration services down faults faults-baseline faults-sql faults-sql-baseline stress bench scale soak fuzz fmt release
+.PHONY: help demo test matrix check unit integration services down faults faults-baseline faults-sql faults-sql-baseline stress bench console-bench scale soak fuzz fmt release
 # What make stress runs, how often with each number of threads, and with how many threads that keep the processors busy.
 PACKAGES ?= ./... ./outbox/outboxpgx/... ./rehopotel/... ./cmd/rehop/... ./examples/... ./integration/...
 ROUNDS ?= 3
@@ -92,7 +92,7 @@ faults-sql-baseline: services ## the same test of an outbox and an inbox with se
 stress: $(STRESS) $(if $(findstring integration,$(PACKAGES)),services) ## each package's tests again and again, with few and many threads, on a busy machine; ends with what failed how often. PACKAGES, ROUNDS, PROCS, LOAD and RUN choose
 	@eval "$$(scripts/services env)"; $(STRESS) $(RACE) -rounds $(ROUNDS) -procs $(PROCS) -load $(LOAD) -run '$(RUN)' $(PACKAGES)
 
-bench: services ## rehop compared with three other clients on RabbitMQ, the embedded broker with RabbitMQ, the outbox with two others, a flow with a bare loop, sweeps of failed messages with publishing, and order by key with none, as ratios; and the index of failed messages
+bench: services ## rehop compared with three other clients on RabbitMQ, the embedded broker with RabbitMQ, the outbox with two others, a flow with a bare loop, sweeps of failed messages with publishing, and order by key with none, as ratios
 	@eval "$$(scripts/services env)"; cd integration && \
 	$(GO) test ./bench -run '^TestCompare$$' -count=1 -v -timeout=60m -args -rounds=12 -messages=20000 -retries=2000 && \
 	$(GO) test ./bench -run '^TestOrdered$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 && \
@@ -102,12 +102,17 @@ bench: services ## rehop compared with three other clients on RabbitMQ, the embe
 	$(GO) test ./relaying -run '^TestBarrier$$' -count=1 -v -timeout=60m -args -rounds=5 -messages=20000 -lasting=5s -judge && \
 	$(GO) test ./relaying -run '^TestSnapshot$$' -count=1 -v -timeout=60m -args -rounds=3 -dead=100000 -rate=100 -lasting=5s -judge && \
 	$(GO) test ./relaying -run '^TestInbox$$' -count=1 -v -timeout=60m -args -rounds=5 -handled=5000 && \
-	$(GO) test ./triaging -run '^TestSQLiteIndex$$' -count=1 -v -timeout=120m -args -rows=1000000 -judge && \
-	$(GO) test ./triaging -run '^TestIndex$$/^PostgreSQL$$' -count=1 -v -timeout=120m -args -rows=300000 -judge && \
 	$(GO) test ./binary -run '^TestThroughput$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 -judge && \
 	$(GO) test ./sweeping -run '^(TestRates|Test.*Killed)$$' -count=1 -v -timeout=60m -args -rounds=3 -messages=100000 -judge
 	@export REHOP_RABBITMQ=4.3; scripts/services up cluster && eval "$$(scripts/services env)" && cd integration && \
 	$(GO) test ./bench -run '^TestDelayedRetry$$' -count=1 -v -timeout=60m -args -rounds=5 -retries=5000 -wait=1s
+
+console-bench: services ## the index of failed messages with a million rows, its runs and its service while processes are killed
+	@eval "$$(scripts/services env)"; cd integration && \
+	$(GO) test ./triaging -run '^TestSQLiteIndex$$' -count=1 -v -timeout=120m -args -rows=1000000 -judge && \
+	$(GO) test ./triaging -run '^TestIndex$$/^PostgreSQL$$' -count=1 -v -timeout=120m -args -rows=300000 -judge && \
+	$(GO) test ./triaging -run '^TestSQLiteRunKilled$$' -count=1 -v -timeout=120m -args -run-kills=20 -run-set=100000 -run-others=200000 && \
+	$(GO) test ./triaging -run '^TestSQLiteServiceKilled$$' -count=1 -v -timeout=120m -args -feed-kills=20 -feed-some=2000
 
 scale: ## the embedded broker with a million messages waiting, a million delayed, many queues and many connections
 	@cd integration && $(GO) test ./brokers -run '^(TestWaiting|TestDelayed|TestMany)$$' -count=1 -v -timeout=60m \

@@ -163,7 +163,7 @@ func newKilledRun(t *testing.T, set, others int, action triage.Action) *killedRu
 
 // A process that works on a run is killed again and again. No message is lost, none outside the set is sent, and for each kill at most one batch is sent
 // twice.
-func TestRunKilled(t *testing.T) {
+func TestSQLiteRunKilled(t *testing.T) {
 	t.Parallel()
 	k := newKilledRun(t, *runSet, *runOthers, triage.ActionReplay)
 	r, ctx, ch, store, service, run := k.rabbit, k.ctx, k.ch, k.store, k.service, k.run
@@ -225,7 +225,7 @@ func TestRunKilled(t *testing.T) {
 }
 
 // A run is stopped after a process that worked on it was killed. It is found out which messages that process had taken.
-func TestStoppedAfterKill(t *testing.T) {
+func TestSQLiteStoppedAfterKill(t *testing.T) {
 	t.Parallel()
 	const set, others = 2000, 500
 	k := newKilledRun(t, set, others, triage.ActionDiscard)

@@ -24,7 +24,7 @@ var (
 )
 
 // The process of a service is killed again and again while messages fail. In the end the index has exactly the messages of the failed queue.
-func TestServiceKilled(t *testing.T) {
+func TestSQLiteServiceKilled(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	ctx, path := kit.Timeout(t, 4*limit), filepath.Join(t.TempDir(), "test.db")
