@@ -54,6 +54,18 @@ func runCases() []Case {
 				t.Errorf("up to a time before everything: got %v, want ErrNothingToDo", err)
 			}
 		}},
+		// A message that fails immediately after the others were counted is later than they are, whatever the clock can distinguish.
+		{"UpToNow", func(t *testing.T, b *Bench) {
+			for i := range b.Rounds {
+				b.put(failed(fmt.Sprint("n", i), i))
+				plan := triage.RunPlan{Action: triage.ActionReplay, Actor: "ann"}
+				plan.UpTo = b.countRun(plan).At
+				b.put(failed(fmt.Sprint("later", i), i))
+				run, err := b.Store.StartRun(b.ctx, plan)
+				b.must(err)
+				equal(b, "messages of the run", run.Counts.Total(), 2*i+1)
+			}
+		}},
 		// What the index does not have of a large message is reported.
 		{"CountedNotWhole", func(t *testing.T, b *Bench) {
 			large := failed("large", 1)

@@ -124,6 +124,8 @@ func (n *onNotice) Write(p []byte) (int, error) {
 // A command that waits reports that nothing works on the run, and how it ends.
 func TestRunsWait(t *testing.T) {
 	store := withIndex(t, 4)
+	limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for _, tt := range []struct {
 		id   string
 		end  triage.RunState
@@ -139,8 +141,8 @@ func TestRunsWait(t *testing.T) {
 		var out bytes.Buffer
 		c := &command{Surroundings: Surroundings{Out: &out, Err: said}}
 		w := &runWait{index: &index{command: c}, store: store, every: time.Millisecond, untouched: time.Millisecond}
-		err := w.until(t.Context(), run, "discarded")
-		if codeOf(t.Context(), err) != tt.code {
+		err := w.until(limited, run, "discarded")
+		if codeOf(limited, err) != tt.code {
 			t.Fatalf("%s: got %v, want code %d", tt.end, err, tt.code)
 		}
 		has(t, err.Error(), tt.want)
@@ -149,7 +151,7 @@ func TestRunsWait(t *testing.T) {
 
 	// An interruption leaves the run running.
 	run := started(t, store, triage.ActionReplay, "id:m2")
-	ctx, interrupt := context.WithCancel(t.Context())
+	ctx, interrupt := context.WithCancel(limited)
 	said := &onNotice{text: "nothing works on the run yet", do: interrupt}
 	c := &command{Surroundings: Surroundings{Out: &bytes.Buffer{}, Err: said}}
 	w := &runWait{index: &index{command: c}, store: store, every: time.Hour, untouched: time.Millisecond}

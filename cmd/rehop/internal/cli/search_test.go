@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rehop/rehop/triage"
 )
@@ -91,6 +92,26 @@ func TestSearchIsHonest(t *testing.T) {
 	has(t, said, "1 message has more words and values than the index holds, so that the search may have missed some of them")
 	_, said = runs(t, exitDone, "runs", "start", "replay", "word1", "--dry-run")
 	has(t, said, "1 message has more words and values than the index holds, so that the run may miss some of them")
+}
+
+// A search that stops because it has read very many texts is continued, and the notice explains why it takes long.
+func TestSearchContinues(t *testing.T) {
+	store := withIndex(t, 1) // the oldest, with the words next to each other
+	for from := 0; from < 5001; from += 1000 {
+		var some []triage.Message
+		for i := from; i < from+1000; i++ {
+			some = append(some, triage.Message{ID: fmt.Sprint("x", i), Queue: "mail", FailedQueue: "mail.failed", Error: "server of mail", FailedAt: time.Now()})
+		}
+		if err := store.Put(t.Context(), some); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, said := runs(t, exitDone, "failed", "search", `"mail server"`)
+	has(t, out, " m0 ", "\n1 message\n")
+	if strings.Count(said, "\n") != 1 {
+		t.Errorf("got %q, want one notice", said)
+	}
+	has(t, said, "the texts of very many messages must be read")
 }
 
 // What was found before an interruption is printed, and that there may be more.
