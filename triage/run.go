@@ -64,6 +64,9 @@ type RunPlan struct {
 	Query Query
 	// Refs chooses messages by their Refs instead. Default: Query.
 	Refs []string
+	// UpTo leaves out messages that match Query and have failed, or changed their state, since then: the At of a RunCount. Default: none
+	// is left out.
+	UpTo time.Time
 	// Actor is who wants it, for the audit. Required.
 	Actor string
 	// To is the queue for messages of a replay. Default: the queue in which each has failed.

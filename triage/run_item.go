@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
 )
@@ -59,22 +60,27 @@ const freezeSome = 1000
 
 // freeze records the messages of a run, and returns how many there are. Nobody changes the index meanwhile.
 func (w *writer) freeze(ctx context.Context, run int64, plan RunPlan) (n int, err error) {
-	add := func(rows []*row) error {
+	err = w.eachOfPlan(ctx, plan, func(rows []*row) error {
 		var values [][]any
 		for _, r := range rows {
-			if slices.Contains(plan.Action.from(), states[r.state]) {
-				values = append(values, []any{run, r.lineage[:], r.ordinal, r.queue, int(planned), r.failure.attempts, r.failure.replays, micros(r.failure.at), r.failure.digest, []byte{}, []byte{}})
-			}
+			values = append(values, []any{run, r.lineage[:], r.ordinal, r.queue, int(planned), r.failure.attempts, r.failure.replays, micros(r.failure.at), r.failure.digest, []byte{}, []byte{}})
 		}
 		n += len(values)
 		return w.insert(ctx, w.store.table("run_item"), "run_number, lineage, ordinal, queue_number, state, attempts, replays, failure, digest, sent_id, reason", "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+	})
+	return n, err
+}
+
+// eachOfPlan reads the rows of the messages of a plan: those to which its action can apply.
+func (w *writer) eachOfPlan(ctx context.Context, plan RunPlan, do func([]*row) error) error {
+	from := plan.Action.from()
+	add := func(rows []*row) error {
+		return do(slices.DeleteFunc(rows, func(r *row) bool { return !slices.Contains(from, states[r.state]) }))
 	}
 	if len(plan.Refs) > 0 {
-		err = w.eachOfRefs(ctx, plan.Refs, add)
-	} else {
-		err = w.eachMatch(ctx, plan.Query, add)
+		return w.eachOfRefs(ctx, plan.Refs, add)
 	}
-	return n, err
+	return w.eachMatch(ctx, plan.Query, plan.UpTo, add)
 }
 
 // eachOfRefs reads the rows of some Refs.
@@ -107,11 +113,15 @@ func (w *writer) eachOfRefs(ctx context.Context, refs []string, do func([]*row) 
 	return do(rows)
 }
 
-// eachMatch reads the rows of all messages that match a query, without any bound.
-func (w *writer) eachMatch(ctx context.Context, q Query, do func([]*row) error) error {
+// eachMatch reads the rows of all messages that match a query, without any bound. If upTo is not zero, those that have changed since are left
+// out.
+func (w *writer) eachMatch(ctx context.Context, q Query, upTo time.Time, do func([]*row) error) error {
 	p, err := w.store.compile(ctx, w, q)
 	if err != nil || p.none {
 		return err
+	}
+	if !upTo.IsZero() {
+		p.add("m.changed <= ?", upTo.UnixMicro())
 	}
 	columns, joined := "m."+strings.ReplaceAll(rowColumns, ", ", ", m."), ""
 	scan := scanRow

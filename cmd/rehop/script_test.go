@@ -82,6 +82,8 @@ func TestScripts(t *testing.T) {
 			"fail":            failMessages,
 			"halt":            halt,
 			"await":           await,
+			"until":           until,
+			"part":            part,
 			"bind":            bind,
 			"interrupt":       interrupt,
 			"garbage":         garbage,
@@ -318,6 +320,32 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		return there(live, args)
 	})
+}
+
+// until runs a program again and again until what it prints matches: until pattern program argument….
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until pattern program argument…")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	awaitTrue(ts, args, func(context.Context) bool {
+		return ts.Exec(args[1], args[2:]...) == nil && pattern.MatchString(ts.ReadFile("stdout"))
+	})
+}
+
+// part puts the part of what the last command has printed that matches into the environment: part name pattern. If the pattern has a group,
+// it is only that.
+func part(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: part name pattern")
+	}
+	printed := ts.ReadFile("stdout")
+	found := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(printed)
+	if found == nil {
+		ts.Fatalf("%s is not in %q", args[1], printed)
+	}
+	ts.Setenv(args[0], found[len(found)-1])
 }
 
 // awaitTrue looks again and again until something is there.

@@ -39,6 +39,7 @@ func sections() []section {
 		{"groups", groupCases()},
 		{"reconcile", reconcileCases()},
 		{"search", searchCases()},
+		{"runs", runCases()},
 		{"audit", auditCases()},
 		{"clean", cleanCases()},
 		{"random", randomCases()},

@@ -15,6 +15,8 @@ func (c *command) commands() []*cobra.Command {
 		c.queues(),
 		c.top(),
 		c.failed(),
+		c.runs(),
+		c.audit(),
 		c.held(),
 		c.topology(),
 		c.move(),

@@ -44,6 +44,9 @@ func (c *command) completeBelow(cmd *cobra.Command) {
 			must(cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
 		}
 	}
+	if cmd.LocalNonPersistentFlags().Lookup("to") != nil && cmd.Parent() != nil && cmd.Parent().Name() == "runs" {
+		must(cmd.RegisterFlagCompletionFunc("to", c.queueNames))
+	}
 	if cmd.LocalNonPersistentFlags().Lookup("queue") != nil {
 		must(cmd.RegisterFlagCompletionFunc("queue", c.queueNames))
 	}

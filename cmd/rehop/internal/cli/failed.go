@@ -38,8 +38,11 @@ With --config, a queue has the layout of the flow that consumes it, so one file 
 RabbitMQ 4.3 can delay messages that are returned to a quorum queue (delayed-retry-type, also by a policy). These commands do not see such messages until the delay is over. With
 the management API they report how many there are.
 
-Only one command at a time can read a failed queue. A second one waits up to 5 seconds for the first to end.`,
-		c.failedList(), c.failedShow(), c.failedCount(), c.failedReplay(), c.failedDrop(), c.failedExport(), c.failedImport())
+Only one command at a time can read a failed queue. A second one waits up to 5 seconds for the first to end.
+
+The commands groups, group and search read the index of failed messages that rehop up and rehop run keep, and not the broker. rehop runs replays or discards what they find.`,
+		c.failedList(), c.failedShow(), c.failedCount(), c.failedReplay(), c.failedDrop(), c.failedExport(), c.failedImport(),
+		c.failedGroups(), c.failedGroup(), c.failedSearch())
 }
 
 func (c *command) newDesk(cmd *cobra.Command) *desk {
@@ -295,12 +298,8 @@ func missing(s failedSource, ids []string, messages []admin.Message) error {
 
 // describe is a message in full, without control characters.
 func describe(m admin.Message) string {
-	var out strings.Builder
-	line := func(name, value string) {
-		if value != "" && value != "-" {
-			fmt.Fprintf(&out, "%-15s %s\n", name, plain(value))
-		}
-	}
+	var out details
+	line := out.line
 	line("id", m.ID)
 	line("queue", m.Queue)
 	line("exchange", m.Exchange)

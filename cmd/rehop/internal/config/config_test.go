@@ -234,6 +234,36 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// Commands read where the index of failed messages is, whatever else is wrong with a file.
+func TestIndex(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "rehop.yaml")
+	read := func(text string) (*config.File, error) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return config.Index(path)
+	}
+	file, err := read("broker: '${NOT_THERE}'\ndata: there\ntriage: {database: 'sqlite:x.db', prefix: app_}\nfloes: 1")
+	if err != nil || file.Data != "there" || file.Triage.Database.String() != "sqlite:x.db" || file.Triage.Tables.Prefix != "app_" {
+		t.Errorf("got %+v and error %v, want the index", file, err)
+	}
+	if file, err = read("triage: none"); err != nil || !file.Triage.Off {
+		t.Errorf("got %+v and error %v, want that there is none", file, err)
+	}
+	if file, err = read("# nothing"); err != nil || file.Triage.Off || file.Triage.Database.Dialect != "" {
+		t.Errorf("got %+v and error %v, want no database", file, err)
+	}
+	for text, want := range map[string]string{"triage: {database: '${NOT_THERE}'}": "the environment has no NOT_THERE", "triage: {databse: x}": `did you mean "database"?`, "{": "no YAML"} {
+		if _, err := read(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+	if _, err := config.Index(path + ".missing"); err == nil {
+		t.Error("a missing file is no error")
+	}
+}
+
 // Check finds programs that this machine does not have, and Load does not look for them.
 func TestCheckPrograms(t *testing.T) {
 	dir := t.TempDir()
