@@ -77,7 +77,7 @@ func (x *call) failed() error {
 	}
 	err = a.EachFailed(ctx, v.Queue, limit, filter, func(m admin.Message) error {
 		if seen++; seen <= v.Limit {
-			v.Messages = append(v.Messages, rowOfMessage(m, v.Queue))
+			v.Messages = append(v.Messages, rowOfMessage(m, v.Queue, x.console.maskText(m.Error)))
 		}
 		return nil
 	})
@@ -95,9 +95,9 @@ func (x *call) failed() error {
 }
 
 // rowOfMessage keeps nothing of the message but what is shown.
-func rowOfMessage(m admin.Message, queue string) failedRow {
+func rowOfMessage(m admin.Message, queue, why string) failedRow {
 	r := failedRow{ID: m.ID, Key: m.Key, Kind: string(m.Kind), Attempts: m.Attempts, Replays: m.Replays, FailedAt: m.FailedAt, Size: len(m.Body)}
-	r.Error, r.Cut = cut(m.Error, maxErrorShown)
+	r.Error, r.Cut = cut(why, maxErrorShown)
 	if m.Queue != queue {
 		r.Queue = m.Queue
 	}
