@@ -20,6 +20,8 @@ type confirmView struct {
 	// What the form carries: the queue and the choice as a query, which survives a form whatever bytes it has.
 	Where string
 	Wrong string
+	// Masked: an export cannot have all of the messages.
+	Masked bool
 }
 
 // Back is the address of the list, with the choice as its filter.
@@ -105,7 +107,7 @@ func (x *call) ask(status int, action, queue string, c choice, wrong string) err
 	if action == "discard" {
 		title = "Discard"
 	}
-	return x.showStatus(status, "confirm", title, confirmView{Action: action, Queue: queue, Choice: c, Count: n, Where: whereOf(queue, c), Wrong: wrong})
+	return x.showStatus(status, "confirm", title, confirmView{Action: action, Queue: queue, Choice: c, Count: n, Where: whereOf(queue, c), Wrong: wrong, Masked: x.console.options.Mask != nil})
 }
 
 // maxRate is how many messages per second a user can ask for. More is no limit at all.

@@ -26,6 +26,7 @@ type failedView struct {
 	Limit    int
 	Limits   []int
 	MayAct   bool
+	Masked   bool // an export cannot have all of the messages
 }
 
 // failedRow is a message in the list, without its body.
@@ -46,7 +47,7 @@ const maxErrorShown = 300
 
 func (x *call) failed() error {
 	query := x.r.URL.Query()
-	v := failedView{Queue: query.Get("queue"), Choice: choiceOf(query), Kinds: kinds(), Limits: rowLimits(), Limit: rowLimits()[0], Matching: -1, Total: -1, MayAct: x.may(Operator)}
+	v := failedView{Queue: query.Get("queue"), Choice: choiceOf(query), Kinds: kinds(), Limits: rowLimits(), Limit: rowLimits()[0], Matching: -1, Total: -1, MayAct: x.may(Operator), Masked: x.console.options.Mask != nil}
 	if in, err := url.QueryUnescape(query.Get("in")); err == nil && v.Queue == "" {
 		v.Queue = in // of the form, which would change bytes that are not UTF-8
 	}
