@@ -45,7 +45,11 @@ const (
 func (x *call) groups() error {
 	query := x.r.URL.Query()
 	v := groupsView{State: query.Get("state"), Order: query.Get("order"), States: groupStates(), First: query.Get("after") == ""}
-	f := triage.GroupFilter{Order: triage.GroupOrder(v.Order), After: query.Get("after")}
+	after, err := x.after()
+	if err != nil {
+		return err
+	}
+	f := triage.GroupFilter{Order: triage.GroupOrder(v.Order), After: after}
 	if f.Order != triage.ByLastSeen && f.Order != triage.ByFailed {
 		return &fault{status: http.StatusBadRequest, text: fmt.Sprintf("There is no order %q.", v.Order), hint: "Leave it out for the newest first, or write order=count."}
 	}
@@ -57,7 +61,6 @@ func (x *call) groups() error {
 	case v.State != "":
 		return &fault{status: http.StatusBadRequest, text: fmt.Sprintf("There is no state %q of a group.", v.State), hint: "The states are " + strings.Join(v.States[1:], ", ") + "."}
 	}
-	var err error
 	if v.Queue, err = url.QueryUnescape(query.Get("in")); err != nil {
 		return &fault{status: http.StatusBadRequest, text: "The address has a queue that cannot be read."}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/rehop/rehop/triage"
@@ -47,6 +48,18 @@ func (x *call) index() (*triage.Store, context.Context, func(), error) {
 			hint: "Load the page again in a moment. The page Queues leads to the failed messages of each queue."}
 	}
 	return store, ctx, end, nil
+}
+
+// place is where a page of a list of the index ends.
+var place = regexp.MustCompile(`^-?[0-9a-z]{1,12}\.-?[0-9a-z]{1,12}$`)
+
+// after returns where the page of a list begins; empty: at the beginning.
+func (x *call) after() (string, error) {
+	after := x.r.URL.Query().Get("after")
+	if after != "" && !place.MatchString(after) {
+		return "", &fault{status: http.StatusBadRequest, text: "The address has a place in the list that cannot be read.", hint: "Begin with the first page."}
+	}
+	return after, nil
 }
 
 // indexError is an error of the index, so that it is not taken for one of the broker.

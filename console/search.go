@@ -55,6 +55,10 @@ func wrongQuery(err error) *queryFault {
 func (x *call) search() error {
 	query := x.r.URL.Query()
 	v := searchView{Query: strings.TrimSpace(query.Get("q")), First: query.Get("after") == "", MayAct: x.may(Operator)}
+	after, err := x.after()
+	if err != nil {
+		return err
+	}
 	q, err := triage.ParseQuery(v.Query, time.Now())
 	if err != nil {
 		v.Wrong = wrongQuery(err)
@@ -71,7 +75,7 @@ func (x *call) search() error {
 		return err
 	}
 	defer end()
-	if v.Result, err = store.Search(ctx, q, triage.Page{After: query.Get("after")}); err != nil {
+	if v.Result, err = store.Search(ctx, q, triage.Page{After: after}); err != nil {
 		return ofIndex(err)
 	}
 	for _, m := range v.Result.Messages {

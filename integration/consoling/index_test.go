@@ -365,7 +365,7 @@ func TestWithoutIndex(t *testing.T) {
 	x.has(x.get("/search"), "0 messages match")
 	x.has(x.get("/runs"), "No run was started yet")
 	x.has(x.get("/audit?verify=1"), "Nothing is recorded")
-	for target, status := range map[string]int{"/group?id=x": 404, "/group": 404, "/found?ref=x": 404, "/run?id=x": 404, "/groups?state=x": 400, "/groups?order=x": 400, "/groups?in=%25zz": 400, "/audit?before=x": 400} {
+	for target, status := range map[string]int{"/group?id=x": 404, "/group": 404, "/found?ref=x": 404, "/run?id=x": 404, "/groups?state=x": 400, "/groups?order=x": 400, "/groups?in=%25zz": 400, "/audit?before=x": 400, "/groups?after=x": 400, "/search?after=%00.1": 400} {
 		if w := ask(x.console, "admin", "GET", target, nil); w.Code != status {
 			t.Errorf("%s: got %d %s, want %d", target, w.Code, w.Body, status)
 		}
@@ -688,6 +688,9 @@ func TestSearchToCanary(t *testing.T) {
 		t.Errorf("got %q, %#v, want %q, %#v", d.Body, d.Headers, want, headers)
 	}
 	x.has(x.get("/"+run), "of an edited message")
+	lab.Eventually(t, kit.Limit, "the edited message has succeeded", func() bool {
+		return strings.Contains(x.get("/found?ref="+ref), `id="state">succeeded`)
+	})
 
 	plan, _ := x.post("/plan", with(fields(x.get("/"+group)), "do", "canary"), 200)
 	x.has(plan, `id="count">15<`)
