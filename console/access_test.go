@@ -16,12 +16,16 @@ var allowed = map[string]int{
 	"GET ": 502, "GET events": 200, "GET queues": 502, "GET queue": 400, "GET failed": 400, "GET message": 400, "GET body": 400, "GET export": 400,
 	"POST confirm": 400, "POST replay": 400, "POST discard": 400, "GET waiting": 502, "GET held": 502, "POST skip": 400,
 	"GET topology": 502, "GET topology.svg": 502, "GET doctor": 200, "GET settings": 200, "POST sessions": 404, "GET shortcuts": 200,
+	// There is no index of failed messages.
+	"GET groups": 404, "GET group": 404, "POST group": 400, "GET search": 404, "GET found": 400, "GET found.body": 400, "GET edit": 400, "POST edit": 400, "POST resend": 400,
+	"POST plan": 400, "POST start": 400, "GET runs": 404, "GET run": 404, "POST run": 400, "GET audit": 404,
 }
 
 // needed are the roles that routes need. It is written twice, here and in the routes, so that a change is on purpose.
 var needed = map[string]console.Role{
 	"GET login": 0, "POST login": 0, "POST preferences": 0, "POST confirm": console.Operator, "POST replay": console.Operator, "POST discard": console.Operator,
-	"POST skip": console.Operator, "POST sessions": console.Admin,
+	"POST skip": console.Operator, "POST sessions": console.Admin, "POST group": console.Operator, "GET edit": console.Operator, "POST edit": console.Operator, "POST resend": console.Operator,
+	"POST plan": console.Operator, "POST start": console.Operator, "POST run": console.Operator, "GET audit": console.Admin,
 }
 
 // Every route, with every method, as everybody, from every origin, for every host.

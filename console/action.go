@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -21,7 +20,15 @@ type confirmView struct {
 	// What the form carries: the queue and the choice as a query, which survives a form whatever bytes it has.
 	Where string
 	Wrong string
+	// Masked: an export cannot have all of the messages.
+	Masked bool
 }
+
+// Back is the address of the list, with the choice as its filter.
+func (v confirmView) Back() string { return "failed?" + v.Where }
+
+// Export is the address of a download of the messages.
+func (v confirmView) Export() string { return "export?" + v.Where + "&format=jsonl" }
 
 // outcomeView is what a replay or discard has done.
 type outcomeView struct {
@@ -100,7 +107,7 @@ func (x *call) ask(status int, action, queue string, c choice, wrong string) err
 	if action == "discard" {
 		title = "Discard"
 	}
-	return x.showStatus(status, "confirm", title, confirmView{Action: action, Queue: queue, Choice: c, Count: n, Where: whereOf(queue, c), Wrong: wrong})
+	return x.showStatus(status, "confirm", title, confirmView{Action: action, Queue: queue, Choice: c, Count: n, Where: whereOf(queue, c), Wrong: wrong, Masked: x.console.options.Mask != nil})
 }
 
 // maxRate is how many messages per second a user can ask for. More is no limit at all.
@@ -108,12 +115,9 @@ const maxRate = 1_000_000
 
 func (x *call) replay() error {
 	o := admin.Options{}
-	if text := strings.TrimSpace(x.r.PostForm.Get("rate")); text != "" {
-		perSecond, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(perSecond > 0 && perSecond <= maxRate) {
-			return &fault{status: http.StatusBadRequest, text: fmt.Sprintf("The rate %q is not a positive number of messages per second.", text), hint: "Go back, and write a number such as 50, or nothing."}
-		}
-		o.Rate = perSecond
+	var err error
+	if o.Rate, err = numberOf(x.r.PostForm.Get("rate"), maxRate, "rate", "messages per second"); err != nil {
+		return err
 	}
 	return x.act("replay", o, (*admin.Admin).Replay)
 }
@@ -154,6 +158,9 @@ func (x *call) act(action string, o admin.Options, do func(*admin.Admin, context
 		return err
 	}
 	defer end()
+	if err := x.record("failed."+action, queue, map[string]any{"filter": c.values().Encode(), "messages": count}); err != nil {
+		return err
+	}
 	began := time.Now()
 	done, err := do(a, ctx, queue, o)
 	v := outcomeView{Action: action, Queue: queue, Choice: c, Asked: count, Progress: done, Took: time.Since(began).Round(time.Millisecond)}

@@ -41,7 +41,10 @@ func TestExactlyWhatWasConfirmed(t *testing.T) {
 			f := open(t)
 			f.fail("orders", messagesOf("old", 5)...)
 			asked := f.post("/confirm", url.Values{"where": {"queue=orders"}, "do": {action + "-all"}})
-			asked.has(t, `id="count">5<`, "No filter")
+			asked.has(t, `id="count">5<`, "No filter", `<a href="failed?queue=orders">Back to the list`)
+			if action == "discard" {
+				asked.has(t, `<a href="export?queue=orders&format=jsonl">`)
+			}
 			f.publish("orders", messagesOf("new", 3)...)
 			f.AwaitFailed("orders", 8)
 			f.post("/"+action, asked.confirmed(t, url.Values{"typed": {"5"}})).has(t, `id="done">5<`, "<b>5</b> were confirmed")

@@ -22,6 +22,7 @@ type Console struct {
 	logins   *throttle.Logins
 	figures  *figures
 	working  chan struct{} // has a place for each request that may use the broker now
+	indexing chan struct{} // has a place for each request that may use the index of failed messages now
 	streams  chan struct{} // has a place for each event stream that may be open
 	handler  http.Handler
 
@@ -34,7 +35,7 @@ type Console struct {
 }
 
 const (
-	// maxWorking is how many requests use the broker at the same time. Each can hold some messages in memory.
+	// maxWorking is how many requests use the broker, and how many the index, at the same time. Each can hold some messages in memory.
 	maxWorking = 8
 	// maxStreams is how many event streams are open at the same time: one for each tab.
 	maxStreams = 200
@@ -53,7 +54,7 @@ func New(o Options) (*Console, error) {
 		return nil, fmt.Errorf("console: %w", err)
 	}
 	c := &Console{options: o, routes: routesByPath(), sessions: newSessions(), logins: throttle.New(),
-		working: make(chan struct{}, maxWorking), streams: make(chan struct{}, maxStreams)}
+		working: make(chan struct{}, maxWorking), indexing: make(chan struct{}, maxWorking), streams: make(chan struct{}, maxStreams)}
 	c.closing, c.close = context.WithCancel(context.Background())
 	c.figures = &figures{ask: c.askFigures}
 	if c.assets, err = readAssets(); err != nil {

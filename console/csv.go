@@ -14,13 +14,14 @@ import (
 )
 
 // exportCSV writes failed messages as CSV, and returns how many. A body or an error that is not UTF-8 is written as base64.
-func exportCSV(ctx context.Context, a *admin.Admin, queue string, filter admin.Filter, to io.Writer) (n int, err error) {
+func exportCSV(ctx context.Context, a *admin.Admin, queue string, filter admin.Filter, mask func(admin.Message) admin.Message, to io.Writer) (n int, err error) {
 	out := csv.NewWriter(to)
 	out.UseCRLF = true
 	if err := out.Write([]string{"id", "queue", "exchange", "key", "kind", "error", "attempts", "replays", "failed_at", "first_failed", "host", "type", "content_type", "headers", "body"}); err != nil {
 		return 0, err
 	}
 	err = a.EachFailed(ctx, queue, 0, filter, func(m admin.Message) error {
+		m = mask(m)
 		headers := ""
 		if len(m.Headers) > 0 {
 			headers = valueText(m.Headers)

@@ -30,7 +30,7 @@ func shapeOf(rows string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// events is a stream of the overview's figures. It ends with the session.
+// events is a stream of the figures of the overview, or of a run. It ends with the session.
 func (x *call) events() error {
 	c := x.console
 	select {
@@ -86,13 +86,20 @@ func (x *call) stillMay() bool {
 	return err == nil && c.sessions.lasts(cookie.Value)
 }
 
+func updateAt(shape string, at time.Time) update {
+	return update{Shape: shape, At: at.UTC().Format(time.RFC3339), Figures: make(map[string]string)}
+}
+
 func (x *call) nextUpdate() update {
+	if id := x.r.URL.Query().Get("run"); id != "" {
+		return x.nextOfRun(id)
+	}
 	o, at, err := x.console.figures.get(x.r.Context())
 	if err != nil {
 		return update{Error: faultOf(err).text}
 	}
 	v := overviewOf(o, at)
-	u := update{Shape: v.Shape, At: at.UTC().Format(time.RFC3339), Figures: make(map[string]string)}
+	u := updateAt(v.Shape, at)
 	for _, f := range v.Sums {
 		u.Figures[f.ID] = f.Value
 	}

@@ -13,6 +13,10 @@ func (x *call) export() error {
 	if queue == "" || format != "jsonl" && format != "csv" {
 		return &fault{status: http.StatusBadRequest, text: "The address needs a queue and a format, which is jsonl or csv."}
 	}
+	if format == "jsonl" && x.console.options.Mask != nil {
+		return &fault{status: http.StatusForbidden, text: "This console masks messages, so it does not export them as JSON lines: what is masked would be lost when they are imported.",
+			hint: "Export CSV, or use the command rehop failed export."}
+	}
 	filter, _, err := choiceOf(query).filter(time.Now())
 	if err != nil {
 		return err
@@ -33,7 +37,7 @@ func (x *call) export() error {
 	}}
 	n := 0
 	if format == "csv" {
-		n, err = exportCSV(ctx, a, queue, filter, out)
+		n, err = exportCSV(ctx, a, queue, filter, x.console.mask, out)
 	} else {
 		n, err = a.Export(ctx, queue, out, filter)
 	}

@@ -26,6 +26,7 @@ type failedView struct {
 	Limit    int
 	Limits   []int
 	MayAct   bool
+	Masked   bool // an export cannot have all of the messages
 }
 
 // failedRow is a message in the list, without its body.
@@ -46,7 +47,7 @@ const maxErrorShown = 300
 
 func (x *call) failed() error {
 	query := x.r.URL.Query()
-	v := failedView{Queue: query.Get("queue"), Choice: choiceOf(query), Kinds: kinds(), Limits: rowLimits(), Limit: rowLimits()[0], Matching: -1, Total: -1, MayAct: x.may(Operator)}
+	v := failedView{Queue: query.Get("queue"), Choice: choiceOf(query), Kinds: kinds(), Limits: rowLimits(), Limit: rowLimits()[0], Matching: -1, Total: -1, MayAct: x.may(Operator), Masked: x.console.options.Mask != nil}
 	if in, err := url.QueryUnescape(query.Get("in")); err == nil && v.Queue == "" {
 		v.Queue = in // of the form, which would change bytes that are not UTF-8
 	}
@@ -77,7 +78,7 @@ func (x *call) failed() error {
 	}
 	err = a.EachFailed(ctx, v.Queue, limit, filter, func(m admin.Message) error {
 		if seen++; seen <= v.Limit {
-			v.Messages = append(v.Messages, rowOfMessage(m, v.Queue))
+			v.Messages = append(v.Messages, rowOfMessage(m, v.Queue, x.console.maskText(m.Error)))
 		}
 		return nil
 	})
@@ -95,9 +96,9 @@ func (x *call) failed() error {
 }
 
 // rowOfMessage keeps nothing of the message but what is shown.
-func rowOfMessage(m admin.Message, queue string) failedRow {
+func rowOfMessage(m admin.Message, queue, why string) failedRow {
 	r := failedRow{ID: m.ID, Key: m.Key, Kind: string(m.Kind), Attempts: m.Attempts, Replays: m.Replays, FailedAt: m.FailedAt, Size: len(m.Body)}
-	r.Error, r.Cut = cut(m.Error, maxErrorShown)
+	r.Error, r.Cut = cut(why, maxErrorShown)
 	if m.Queue != queue {
 		r.Queue = m.Queue
 	}

@@ -21,9 +21,12 @@ func (f *fault) Error() string { return f.text }
 // errNoSession: nobody is logged in.
 var errNoSession = errors.New("you are not logged in")
 
-// faultOf explains an error of package admin.
+// faultOf explains an error of package admin or triage.
 func faultOf(err error) *fault {
 	if f, ok := errors.AsType[*fault](err); ok {
+		return f
+	}
+	if f := indexFault(err); f != nil {
 		return f
 	}
 	f := &fault{status: http.StatusBadGateway, text: "The broker did not do what the page needs: " + err.Error()}

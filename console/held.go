@@ -55,6 +55,9 @@ func (x *call) showHeld(queue, skipped string) error {
 		return err
 	}
 	v.Messages = v.Messages[:min(len(v.Messages), maxHeld)]
+	for i := range v.Messages {
+		v.Messages[i].Error = x.console.maskText(v.Messages[i].Error)
+	}
 	v.More = v.Total > len(v.Messages)
 	return x.show("held", "Held messages", v)
 }
@@ -80,6 +83,10 @@ func (x *call) skip() error {
 	}
 	a, ctx, end, err := x.broker()
 	if err != nil {
+		return err
+	}
+	if err := x.record("held.skip", queue, map[string]string{"id": strings.ToValidUTF8(id, "\ufffd")}); err != nil {
+		end()
 		return err
 	}
 	err = a.Skip(ctx, queue, id)

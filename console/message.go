@@ -12,15 +12,27 @@ import (
 
 // messageView is the page of one failed message.
 type messageView struct {
-	Queue   string // whose failed queue it is in
-	Message admin.Message
-	Headers []headerRow
-	Payload payload
-	Copies  []copyText
+	Queue    string // whose failed queue it is in
+	Message  admin.Message
+	Contents contents
 	// Same is how many messages have this id, and Number which of them this is. Few programs use an id twice.
 	Same, Number int
 	Pick         string // the id as a value of a form
 	MayAct       bool
+}
+
+// contents is what a page shows of a message: its failure, its properties, its headers and its body.
+type contents struct {
+	Message                     admin.Message
+	Headers                     []headerRow
+	Payload                     payload
+	Copies                      []copyText
+	BodyLink, TextLink, HexLink string // of a download, and of the other views
+}
+
+// contentsOf shows a message. Its page is at link, and a download of its body at download.
+func contentsOf(m admin.Message, view, link, download string) contents {
+	return contents{Message: m, Headers: headerRows(m.Headers), Payload: payloadOf(m.Body, view), Copies: copiesOf(m), BodyLink: download, TextLink: link + "&view=text", HexLink: link + "&view=hex"}
 }
 
 // maxSame is how many messages with the same id are looked for.
@@ -43,7 +55,7 @@ func (x *call) find() (v messageView, err error) {
 	defer end()
 	err = a.EachFailed(ctx, v.Queue, maxSame, admin.Filter{IDs: []string{query.Get("id")}}, func(m admin.Message) error {
 		if v.Same++; v.Same == v.Number {
-			v.Message = m
+			v.Message = x.console.mask(m)
 		}
 		return nil
 	})
@@ -58,9 +70,7 @@ func (x *call) message() error {
 	if err != nil {
 		return err
 	}
-	v.Headers = headerRows(v.Message.Headers)
-	v.Payload = payloadOf(v.Message.Body, x.r.URL.Query().Get("view"))
-	v.Copies = copiesOf(v.Message)
+	v.Contents = contentsOf(v.Message, x.r.URL.Query().Get("view"), v.Link("message"), v.Link("body"))
 	return x.show("message", "Message", v)
 }
 
@@ -88,12 +98,17 @@ func (x *call) body() error {
 	if err != nil {
 		return err
 	}
-	x.attach(fileName(v.Message.ID)+".bin", "application/octet-stream")
-	x.w.Header().Set("Content-Length", strconv.Itoa(len(v.Message.Body)))
-	if x.r.Method != http.MethodHead {
-		_, _ = x.w.Write(v.Message.Body) // the client may have gone
-	}
+	x.download(v.Message.ID, v.Message.Body)
 	return nil
+}
+
+// download answers with a body as a file.
+func (x *call) download(id string, body []byte) {
+	x.attach(fileName(id)+".bin", "application/octet-stream")
+	x.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	if x.r.Method != http.MethodHead {
+		_, _ = x.w.Write(body) // the client may have gone
+	}
 }
 
 // attach makes the answer a file. A browser never shows it as a page of the console.

@@ -26,6 +26,10 @@ type Options struct {
 	// groups, no search, no runs and no audit.
 	Triage func(ctx context.Context) (*triage.Store, error)
 
+	// Mask hides values of messages on all pages, in downloads and in exports. Searching and filtering can still find what it hides.
+	// Default: everything is shown.
+	Mask *triage.Mask
+
 	// Authenticate returns the user of a request. Set it if your server already knows its users. An error refuses the request. Default:
 	// the console has its own login page and sessions, and uses Login.
 	Authenticate func(r *http.Request) (User, error)

@@ -40,13 +40,17 @@ type link struct {
 	Current    bool
 }
 
-// navigation has the pages that are always reachable, with their shortcuts.
-func navigation() []link {
-	return []link{
-		{Path: "", Name: "Overview", Key: "o"}, {Path: "queues", Name: "Queues", Key: "q"}, {Path: "waiting", Name: "Waiting", Key: "w"},
-		{Path: "held", Name: "Held", Key: "h"}, {Path: "topology", Name: "Topology", Key: "t"}, {Path: "doctor", Name: "Doctor", Key: "d"},
-		{Path: "settings", Name: "Settings", Key: "s"},
+// navigation has the pages that are always reachable, with their shortcuts. Those over the index are there if it is.
+func (x *call) navigation() (links []link) {
+	links = []link{{Path: "", Name: "Overview", Key: "o"}}
+	if x.hasIndex() {
+		links = append(links, link{Path: "groups", Name: "Groups", Key: "g"}, link{Path: "search", Name: "Search", Key: "f"}, link{Path: "runs", Name: "Runs", Key: "r"})
+		if x.user.Role >= Admin {
+			links = append(links, link{Path: "audit", Name: "Audit", Key: "a"})
+		}
 	}
+	return append(links, link{Path: "queues", Name: "Queues", Key: "q"}, link{Path: "waiting", Name: "Waiting", Key: "w"}, link{Path: "held", Name: "Held", Key: "h"},
+		link{Path: "topology", Name: "Topology", Key: "t"}, link{Path: "doctor", Name: "Doctor", Key: "d"}, link{Path: "settings", Name: "Settings", Key: "s"})
 }
 
 // parentOf is the page of the navigation to which a page belongs.
@@ -54,6 +58,12 @@ func parentOf(path string) string {
 	switch path {
 	case "queue", "failed", "message", "confirm", "replay", "discard":
 		return "queues"
+	case "group":
+		return "groups"
+	case "found", "edit", "resend", "plan", "start":
+		return "search"
+	case "run":
+		return "runs"
 	case "skip":
 		return "held"
 	case "sessions", "shortcuts":
@@ -147,9 +157,11 @@ func (x *call) showStatus(status int, page, title string, content any) error {
 		User: x.user, LoggedIn: x.user.Role >= Viewer, Logout: c.options.Authenticate == nil, ReadOnly: c.options.ReadOnly,
 		Theme: x.theme(), Keys: x.keys(), Content: content,
 	}
-	for _, l := range navigation() {
-		l.Current = l.Path == parentOf(x.path)
-		f.Nav = append(f.Nav, l)
+	if f.LoggedIn {
+		f.Nav = x.navigation()
+	}
+	for i, l := range f.Nav {
+		f.Nav[i].Current = l.Path == parentOf(x.path)
 	}
 	var out bytes.Buffer
 	if err := c.pages[page].ExecuteTemplate(&out, "frame.html", f); err != nil {

@@ -102,10 +102,13 @@ func TestNothingToChange(t *testing.T) {
 		f.get(target).has(t, "Replay", "Discard")
 	}
 	form := url.Values{"where": {"queue=orders"}, "count": {"1"}, "do": {"discard-all"}}
-	for _, target := range []string{"/confirm", "/replay", "/discard", "/skip"} {
+	for _, target := range []string{"/confirm", "/replay", "/discard", "/skip", "/group", "/edit", "/resend", "/plan", "/start", "/run"} {
 		if p := do(t, readOnly, "POST", target, form, func(r *http.Request) { r.Header.Set("Test-Role", "admin") }); p.status != 403 || !strings.Contains(p.text, "read-only") {
 			t.Errorf("POST %s: got %d %s, want 403 because the console is read-only", target, p.status, p.text)
 		}
+	}
+	if p := do(t, readOnly, "GET", "/edit?ref=x", nil); p.status != 403 {
+		t.Errorf("GET /edit: got %d, want 403", p.status)
 	}
 	if n := f.failedNow("orders"); n != 1 {
 		t.Errorf("got %d failed messages, want 1", n)

@@ -44,4 +44,4 @@ func (x *call) keys() bool {
 }
 
 // shortcuts lists what keys do.
-func (x *call) shortcuts() error { return x.show("shortcuts", "Shortcuts", navigation()) }
+func (x *call) shortcuts() error { return x.show("shortcuts", "Shortcuts", x.navigation()) }

@@ -51,6 +51,9 @@ func (x *call) endSessions() error {
 	if x.console.options.Authenticate != nil {
 		return &fault{status: http.StatusNotFound, text: "This console has no sessions.", hint: "The server that it is a part of has them."}
 	}
+	if err := x.record("sessions.end", "all others", nil); err != nil {
+		return err
+	}
 	own := ""
 	if cookie, err := x.r.Cookie(sessionCookie); err == nil {
 		own = cookie.Value

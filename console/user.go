@@ -8,9 +8,9 @@ type Role int
 const (
 	// Viewer sees everything, including the bodies of messages, and changes nothing.
 	Viewer Role = iota + 1
-	// Operator replays, discards and skips messages, too.
+	// Operator replays, edits, discards and skips messages, and decides about groups, too.
 	Operator
-	// Admin ends the sessions of other users, too.
+	// Admin reads the audit and ends the sessions of other users, too.
 	Admin
 )
 

@@ -45,7 +45,7 @@ func (x *call) waiting() error {
 		if v.More = len(v.Messages) == maxWaiting; v.More {
 			return nil
 		}
-		text, _ := cut(m.Error, maxErrorShown)
+		text, _ := cut(x.console.maskText(m.Error), maxErrorShown)
 		v.Messages = append(v.Messages, waitingRow{m.ID, m.Queue, m.Key, string(m.Kind), text, m.Attempts, m.Due})
 		return nil
 	})

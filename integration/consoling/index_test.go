@@ -1,0 +1,710 @@
+//go:build !race
+
+package consoling
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/console"
+	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/integration/kit"
+	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/triage"
+)
+
+// indexed is a console with an index. The header Role of a request is the role of its user.
+type indexed struct {
+	t       *testing.T
+	store   *triage.Store
+	console *console.Console
+	options console.Options
+}
+
+// newIndexed returns a console with an empty index and, unless an option changes that, without a broker.
+func newIndexed(t *testing.T, change ...func(*console.Options)) *indexed {
+	t.Helper()
+	x := &indexed{t: t}
+	db := (&lab.Database{Driver: "sqlite", Source: "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"}).Open(t)
+	if err := (dialect.Migration{Dialect: dialect.SQLite, Part: dialect.Triage}).Run(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if x.store, err = triage.Open(t.Context(), triage.Config{DB: db, Dialect: dialect.SQLite}); err != nil {
+		t.Fatal(err)
+	}
+	x.options = console.Options{Logger: slog.New(slog.DiscardHandler), Triage: func(context.Context) (*triage.Store, error) { return x.store, nil },
+		Connect: func(context.Context) (*admin.Admin, error) { return nil, errors.New("there is none in this test") },
+		Authenticate: func(r *http.Request) (console.User, error) {
+			role := map[string]console.Role{"viewer": console.Viewer, "operator": console.Operator, "admin": console.Admin}[r.Header.Get("Role")]
+			return console.User{Name: r.Header.Get("Role") + " <ann>", Role: role}, nil
+		}}
+	for _, c := range change {
+		c(&x.options)
+	}
+	x.console = x.with(func(*console.Options) {})
+	return x
+}
+
+// with returns another console of the same index.
+func (x *indexed) with(change func(*console.Options)) *console.Console {
+	x.t.Helper()
+	o := x.options
+	change(&o)
+	c, err := console.New(o)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.t.Cleanup(c.Close)
+	return c
+}
+
+// ask sends a request to a console.
+func ask(c http.Handler, role, method, target string, form url.Values) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(form.Encode()))
+	r.Host = "localhost"
+	r.Header.Set("Role", role)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	c.ServeHTTP(w, r)
+	return w
+}
+
+// get returns a page as an admin sees it, and checks its markup.
+func (x *indexed) get(target string) string {
+	x.t.Helper()
+	w := ask(x.console, "admin", "GET", target, nil)
+	if w.Code != http.StatusOK {
+		x.t.Fatalf("GET %s: got %d %s, want 200", target, w.Code, w.Body)
+	}
+	if strings.HasPrefix(w.Body.String(), "<!doctype") {
+		check(x.t, target, w.Body.String())
+	}
+	return w.Body.String()
+}
+
+// post sends a form as an operator.
+func (x *indexed) post(target string, form url.Values, status int) (text, location string) {
+	x.t.Helper()
+	w := ask(x.console, "operator", "POST", target, form)
+	if w.Code != status {
+		x.t.Fatalf("POST %s %v: got %d %s, want %d", target, form, w.Code, w.Body, status)
+	}
+	if status != http.StatusSeeOther {
+		check(x.t, "POST "+target, w.Body.String())
+	}
+	return w.Body.String(), w.Header().Get("Location")
+}
+
+func (x *indexed) has(text string, all ...string) {
+	x.t.Helper()
+	for _, want := range all {
+		if !strings.Contains(text, want) && !strings.Contains(html.UnescapeString(text), want) {
+			x.t.Errorf("the page does not have %q:\n%s", want, text)
+		}
+	}
+}
+
+func (x *indexed) lacks(text string, all ...string) {
+	x.t.Helper()
+	for _, bad := range all {
+		if strings.Contains(text, bad) {
+			x.t.Errorf("the page has %q:\n%s", bad, text)
+		}
+	}
+}
+
+var (
+	hiddenField = regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)">`)
+	textarea    = regexp.MustCompile(`(?s)<textarea name="([^"]+)"[^>]*>\n?(.*?)</textarea>`)
+)
+
+// fields are what a browser sends of a page's form, with line ends as browsers send them. Fields of the frame are there, too.
+func fields(text string) url.Values {
+	form := url.Values{}
+	for _, expression := range []*regexp.Regexp{hiddenField, textarea} {
+		for _, m := range expression.FindAllStringSubmatch(text, -1) {
+			form.Add(m[1], strings.ReplaceAll(html.UnescapeString(m[2]), "\n", "\r\n"))
+		}
+	}
+	return form
+}
+
+func with(form url.Values, pairs ...string) url.Values {
+	form = maps.Clone(form)
+	for i := 0; i < len(pairs); i += 2 {
+		form[pairs[i]] = []string{pairs[i+1]}
+	}
+	return form
+}
+
+// put adds messages to the index.
+func (x *indexed) put(messages ...triage.Message) {
+	x.t.Helper()
+	if err := x.store.Put(x.t.Context(), messages); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// some are messages that have failed in the last minutes.
+func some(n int) (all []triage.Message) {
+	for i := range n {
+		all = append(all, triage.Message{ID: fmt.Sprint("m", i), Queue: "orders", FailedQueue: "orders.failed", Key: "orders", Kind: "error", Error: "connection refused", Attempts: 1,
+			FailedAt: time.Now().Add(-time.Minute - time.Duration(i)*time.Millisecond), Body: fmt.Appendf(nil, `{"order":%d}`, i), Headers: map[string]any{"tenant": "acme"}, Host: "web-1"})
+	}
+	return all
+}
+
+// refs are the Refs of all messages, the newest failure first.
+func (x *indexed) refs() (refs []string) {
+	x.t.Helper()
+	found, err := x.store.Search(x.t.Context(), triage.Query{}, triage.Page{})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for _, m := range found.Messages {
+		refs = append(refs, m.Ref)
+	}
+	return refs
+}
+
+func (x *indexed) onlyGroup() triage.Group {
+	x.t.Helper()
+	page, err := x.store.Groups(x.t.Context(), triage.GroupFilter{})
+	if err != nil || len(page.Groups) == 0 {
+		x.t.Fatalf("got %v, %v, want a group", page, err)
+	}
+	return page.Groups[0]
+}
+
+// changes is how many records the audit has.
+func (x *indexed) changes() int64 {
+	x.t.Helper()
+	head, err := x.store.AuditHead(x.t.Context())
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return head.Number
+}
+
+// Each change leaves exactly one record with the user, and what is refused leaves none.
+func TestEveryChangeIsRecordedOnce(t *testing.T) {
+	x := newIndexed(t)
+	x.put(some(5)...)
+	group, refs := x.onlyGroup().ID, x.refs()
+	plan, _ := x.post("/plan", url.Values{"query": {url.QueryEscape("group:" + group)}, "scope": {"all"}, "do": {"canary"}}, 200)
+	x.has(plan, `id="count">5<`, `name="canary" value="1" checked`)
+	_, page := x.post("/start", with(fields(plan), "canary", "1"), 303)
+	run := strings.TrimPrefix(page, "run?id=")
+	discard, _ := x.post("/plan", url.Values{"pick": refs[:2], "do": {"discard"}}, 200)
+	x.has(discard, `id="count">2<`, "Type 2 to confirm")
+	before := x.changes()
+	if before != 1 {
+		t.Errorf("a start has left %d records, want 1", before)
+	}
+	for _, c := range []struct {
+		path   string
+		form   url.Values
+		status int
+		want   int64
+		action string
+	}{
+		{"/group", url.Values{"id": {group}, "state": {"acknowledged"}, "assignee": {"bob"}, "note": {"a\r\nb"}}, 303, 1, "group.set"},
+		{"/group", url.Values{"id": {group}, "state": {"acknowledged"}}, 303, 0, ""}, // nothing is changed
+		{"/group", url.Values{"id": {group}, "state": {"regressed"}}, 400, 0, ""},
+		{"/group", url.Values{"id": {group}, "note": {"\xff"}}, 400, 0, ""},
+		{"/group", url.Values{"id": {group}}, 400, 0, ""},
+		{"/group", url.Values{"id": {"none"}, "state": {"open"}}, 404, 0, ""},
+		{"/run", url.Values{"id": {run}, "state": {"paused"}}, 303, 1, "run.paused"},
+		{"/run", url.Values{"id": {run}, "state": {"running"}}, 303, 1, "run.running"},
+		{"/run", url.Values{"id": {run}, "state": {"stopped"}}, 303, 1, "run.stopped"},
+		{"/run", url.Values{"id": {run}, "state": {"running"}}, 409, 0, ""},
+		{"/run", url.Values{"id": {run}, "state": {"done"}}, 400, 0, ""},
+		{"/run", url.Values{"id": {"none"}, "state": {"paused"}}, 404, 0, ""},
+		{"/start", fields(discard), 400, 0, ""}, // the number is not typed
+		{"/start", with(fields(discard), "typed", "3"), 400, 0, ""},
+		{"/start", with(fields(discard), "typed", "2"), 303, 1, "run.start"},
+		{"/start", with(fields(plan), "rate", "x"), 400, 0, ""},
+		{"/start", with(fields(plan), "stop", "101"), 400, 0, ""},
+		{"/start", with(fields(plan), "at", "x"), 400, 0, ""},
+		{"/start", with(fields(plan), "query", "state%3Adiscarded"), 409, 0, ""}, // nothing to do
+		{"/start", with(fields(plan), "query", "state%3Anone"), 400, 0, ""},
+		{"/start", with(fields(plan), "rate", "50", "stop", "12.5", "to", "other"), 303, 1, "run.start"},
+		{"/plan", url.Values{"query": {"x"}, "scope": {"all"}, "do": {"drop"}}, 400, 0, ""},
+		{"/plan", url.Values{"do": {"replay"}, "scope": {"selected"}}, 400, 0, ""},
+		{"/plan", url.Values{"do": {"keep"}, "scope": {"all"}, "query": {""}}, 200, 0, ""},
+	} {
+		before := x.changes()
+		x.post(c.path, c.form, c.status)
+		if got := x.changes() - before; got != c.want {
+			t.Errorf("%s %v: got %d records, want %d", c.path, c.form, got, c.want)
+		}
+		if c.want == 1 {
+			last, err := x.store.AuditRecords(t.Context(), 0, 1)
+			if err != nil || last[0].Action != c.action || last[0].Actor != "operator <ann>" {
+				t.Errorf("%s: got the record %+v, %v, want %s by the user", c.path, last, err, c.action)
+			}
+		}
+	}
+	if g := x.onlyGroup(); g.State != triage.Acknowledged || g.Assignee != "bob" || g.Note != "a\nb" {
+		t.Errorf("got the group %+v", g)
+	}
+	runs, err := x.store.Runs(t.Context(), triage.RunFilter{})
+	if err != nil || len(runs) != 3 || runs[0].Rate != 50 || runs[0].StopAbove != 0.125 || runs[0].To != "other" {
+		t.Errorf("got the runs %+v, %v", runs, err)
+	}
+	x.has(x.get("/run?id="+run), "stopped by operator <ann>", "planned", "when more than 10.0 % fail again")
+	x.has(x.get("/runs"), "canary", "selected messages")
+	x.has(x.get("/audit?verify=1"), "Every record follows from the one before it", "group.set", "operator &lt;ann&gt;", "run.start")
+}
+
+// Messages that fail after the confirmation are not taken.
+func TestRunIsWhatWasConfirmed(t *testing.T) {
+	x := newIndexed(t)
+	x.put(some(3)...)
+	plan, _ := x.post("/plan", url.Values{"query": {"refused+since%3A1h"}, "scope": {"all"}, "do": {"replay"}}, 200)
+	x.has(plan, `id="count">3<`)
+	later := some(1)
+	later[0].ID, later[0].FailedAt = "later", time.Now().Add(time.Second)
+	x.put(later...)
+	_, page := x.post("/start", fields(plan), 303)
+	x.has(x.get("/"+page), "0 of 3", "since:1h until:")
+}
+
+// Every role gets what it may use, also when there is an index, and nobody changes anything with a console that is read-only.
+func TestRolesOfIndex(t *testing.T) {
+	x := newIndexed(t)
+	x.put(some(1)...)
+	group, ref := x.onlyGroup().ID, x.refs()[0]
+	run, err := x.store.StartRun(t.Context(), triage.RunPlan{Action: triage.ActionReplay, Refs: []string{ref}, Actor: "bob"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	readOnly := x.with(func(o *console.Options) { o.ReadOnly = true })
+	ranks := map[string]int{"": 0, "viewer": 1, "operator": 2, "admin": 3}
+	for _, c := range []struct {
+		method, target string
+		form           url.Values
+		needs          string
+		status         int
+	}{
+		{"GET", "/groups", nil, "viewer", 200}, {"GET", "/group?id=" + group, nil, "viewer", 200}, {"GET", "/search?q=refused", nil, "viewer", 200}, {"GET", "/found?ref=" + ref, nil, "viewer", 200},
+		{"GET", "/found.body?ref=" + ref, nil, "viewer", 200}, {"GET", "/runs", nil, "viewer", 200}, {"GET", "/run?id=" + run.ID, nil, "viewer", 200}, {"GET", "/audit", nil, "admin", 200},
+		{"GET", "/edit?ref=" + ref, nil, "operator", 200},
+		{"POST", "/group", url.Values{"id": {group}, "note": {"x"}}, "operator", 303}, {"POST", "/plan", url.Values{"pick": {ref}, "do": {"replay"}}, "operator", 200},
+		{"POST", "/start", url.Values{"pick": {ref}, "do": {"replay"}}, "operator", 303}, {"POST", "/run", url.Values{"id": {run.ID}, "state": {"paused"}}, "operator", 303},
+		{"POST", "/edit", url.Values{"ref": {ref}}, "operator", 409}, {"POST", "/resend", url.Values{"ref": {ref}}, "operator", 409}, // without the base of the edit
+	} {
+		for role, rank := range ranks {
+			for _, shown := range []*console.Console{x.console, readOnly} {
+				want := c.status
+				switch {
+				case rank < ranks[c.needs]:
+					want = 403
+				case shown == readOnly && c.needs == "operator":
+					want = 403
+				}
+				w := ask(shown, role, c.method, c.target, c.form)
+				if w.Code != want {
+					t.Errorf("%s %s as %q, read-only %v: got %d, want %d", c.method, c.target, role, shown == readOnly, w.Code, want)
+				}
+				if want == 200 && c.method == "GET" && (rank < ranks["operator"] || shown == readOnly) {
+					x.lacks(w.Body.String(), `action="plan"`, `action="group"`, `action="run"`, `href="edit`)
+				}
+				if want == 200 && strings.Contains(w.Body.String(), `href="./audit"`) != (role == "admin") && strings.HasPrefix(w.Body.String(), "<!doctype") {
+					t.Errorf("%s as %q: only admins see the link to the audit", c.target, role)
+				}
+			}
+			for _, method := range []string{"PUT", "DELETE"} {
+				path, _, _ := strings.Cut(c.target, "?")
+				if w := ask(x.console, role, method, path, nil); w.Code != 405 {
+					t.Errorf("%s %s as %q: got %d, want 405", method, path, role, w.Code)
+				}
+			}
+		}
+	}
+}
+
+// Without an index, or while it cannot be used, the pages report that, and the navigation does not have them.
+func TestWithoutIndex(t *testing.T) {
+	x := newIndexed(t)
+	for want, open := range map[string]func(context.Context) (*triage.Store, error){
+		"This console has no index of failed messages": nil,
+		"the index is being opened":                    func(context.Context) (*triage.Store, error) { return nil, errors.New("the index is being opened") },
+	} {
+		c := x.with(func(o *console.Options) { o.Triage = open })
+		for _, target := range []string{"/groups", "/group?id=x", "/search?q=a", "/search?q=a:", "/found?ref=x", "/found.body?ref=x", "/edit?ref=x", "/runs", "/run?id=x", "/audit"} {
+			w := ask(c, "admin", "GET", target, nil)
+			if x.has(w.Body.String(), want); w.Code != 404 && w.Code != 503 {
+				t.Errorf("%s: got %d, want 404 or 503", target, w.Code)
+			}
+			x.lacks(w.Body.String(), `href="./groups"`, `href="./search"`, `href="./runs"`, `href="./audit"`)
+		}
+	}
+	x.has(x.get("/groups"), "No group matches", `href="./groups"`, `href="./search"`, `href="./runs"`, `href="./audit"`)
+	x.has(x.get("/search"), "0 messages match")
+	x.has(x.get("/runs"), "No run was started yet")
+	x.has(x.get("/audit?verify=1"), "Nothing is recorded")
+	for target, status := range map[string]int{"/group?id=x": 404, "/group": 404, "/found?ref=x": 404, "/run?id=x": 404, "/groups?state=x": 400, "/groups?order=x": 400, "/groups?in=%25zz": 400, "/audit?before=x": 400, "/groups?after=x": 400, "/search?after=%00.1": 400} {
+		if w := ask(x.console, "admin", "GET", target, nil); w.Code != status {
+			t.Errorf("%s: got %d %s, want %d", target, w.Code, w.Body, status)
+		}
+	}
+}
+
+// Lists have pages, and a query that is wrong has the place and what is allowed.
+func TestListsAndQueries(t *testing.T) {
+	x := newIndexed(t)
+	all := some(120)
+	for i := range all {
+		all[i].Error, all[i].Queue = "cause "+strings.Repeat("x", i+1), fmt.Sprint("q", i%2)
+		all[i].FailedQueue = all[i].Queue + ".failed"
+	}
+	x.put(all...)
+	next := regexp.MustCompile(`href="([^"]*)">Next page`)
+	for first, rows := range map[string]int{"/groups": 120, "/groups?order=count": 120, "/groups?in=q1&state=open": 60, "/search?q=cause": 120, "/search?q=queue%3Aq1": 60} {
+		n, pages := 0, 0
+		for target := first; target != "" && pages < 10; pages++ {
+			text := x.get(target)
+			n += strings.Count(text, `<th scope="row"`)
+			target = ""
+			if m := next.FindStringSubmatch(text); m != nil {
+				target = "/" + html.UnescapeString(m[1])
+			}
+		}
+		if n != rows {
+			t.Errorf("%s: got %d rows on %d pages, want %d", first, n, pages, rows)
+		}
+	}
+	x.has(x.get("/search?q=cause"), "120 messages match; shown: 50", "header.tenant:t-7")
+	w := ask(x.console, "viewer", "GET", "/search?q="+url.QueryEscape("ü colour:red <b>"), nil)
+	if check(t, "wrong query", w.Body.String()); w.Code != 400 {
+		t.Errorf("got %d, want 400", w.Code)
+	}
+	x.has(w.Body.String(), "At character 3", "the fields are queue, kind", "<u><bdi>c</bdi></u>")
+	if w := ask(x.console, "viewer", "GET", "/search?q=%ff", nil); w.Code != 400 || !utf8.Valid(w.Body.Bytes()) {
+		t.Errorf("a query that is not UTF-8: got %d %s", w.Code, w.Body)
+	}
+}
+
+// nasty are texts that a stranger can send.
+var nasty = []string{`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, "user\u202egnp.exe\u2066\u2069", "zero\u200bwidth", "\xff\xfe", "\x1b[2J\x00\x07", "{{.}}", "javascript:alert(1)", "9223372036854775807", "-->]]>"}
+
+// safe fails the test if a page has a hostile text as more than text.
+func (x *indexed) safe(where, text string) {
+	x.t.Helper()
+	if !utf8.ValidString(text) {
+		x.t.Errorf("%s: the page is not UTF-8", where)
+	}
+	for _, bad := range []string{"<script>", "<img src=x", "\u202e", "\u2066", "\u2069", "\u200b", "\x1b", "\x00", "\x07", `href="javascript`} {
+		if strings.Contains(text, bad) {
+			x.t.Errorf("%s: the page has %q", where, bad)
+		}
+	}
+}
+
+// Texts of strangers are shown as text on all pages, whatever field they are in.
+func TestHostileTextsInIndex(t *testing.T) {
+	x := newIndexed(t)
+	text := strings.Join(nasty, " ")
+	headers := map[string]any{"large": int64(1<<63 - 1), "bytes": []byte(text), "text": text, "nested": map[string]any{"<script>": []any{"\u202e"}}}
+	m := triage.Message{ID: text, Queue: text, FailedQueue: text, Exchange: text, Key: text, Headers: headers, Body: []byte(text), ContentType: text, ContentEncoding: "", CorrelationID: text, ReplyTo: text,
+		Type: text, AppID: text, Kind: text, Error: text, Stack: text, Host: text, Version: text, Attempts: 1, FailedAt: time.Now().Add(-time.Minute)}
+	plain := m
+	plain.Body = []byte(strings.ToValidUTF8(text, "?") + "\r\n\r \t")
+	plain.ID, plain.Queue = "plain", "plain"
+	x.put(m, plain)
+	targets := []string{"/groups", "/groups?in=" + url.QueryEscape(url.QueryEscape(text)), "/search", "/search?q=script", "/runs", "/audit?verify=1"}
+	page, err := x.store.Groups(t.Context(), triage.GroupFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range page.Groups {
+		x.post("/group", url.Values{"id": {g.ID}, "note": {strings.ToValidUTF8(nasty[0]+nasty[1], "?")}, "state": {"ignored"}}, 303)
+		targets = append(targets, "/group?id="+g.ID)
+	}
+	for _, ref := range x.refs() {
+		targets = append(targets, "/found?ref="+ref, "/found?ref="+ref+"&view=hex", "/found?ref="+ref+"&view=text")
+		plan, _ := x.post("/plan", url.Values{"pick": {ref}, "do": {"replay"}}, 200)
+		x.safe("plan", plan)
+		_, run := x.post("/start", with(fields(plan), "to", nasty[0]+nasty[2]), 303)
+		targets = append(targets, "/"+run)
+	}
+	plan, _ := x.post("/plan", url.Values{"query": {url.QueryEscape(`script "` + nasty[2] + `"`)}, "scope": {"all"}, "do": {"discard"}}, 200)
+	x.safe("plan of a query", plan)
+	_, run := x.post("/start", with(fields(plan), "typed", fields(plan).Get("count")), 303)
+	targets = append(targets, "/"+run)
+	for _, target := range targets {
+		got := x.get(target)
+		if x.safe(target, got); !strings.Contains(target, "verify") {
+			x.lacks(got, "(no id)")
+		}
+	}
+	for _, ref := range x.refs() {
+		m, err := x.store.Message(t.Context(), ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body := x.get("/found.body?ref=" + ref); body != string(m.Body) {
+			t.Errorf("the download has %q, want %q", body, m.Body)
+		}
+		w := ask(x.console, "operator", "GET", "/edit?ref="+ref, nil)
+		x.safe("edit", w.Body.String())
+		if !utf8.Valid(m.Body) {
+			if x.has(w.Body.String(), "not UTF-8, which a browser cannot edit"); w.Code != 409 {
+				t.Errorf("got %d, want 409", w.Code)
+			}
+			continue
+		}
+		preview, _ := x.post("/edit", fields(w.Body.String()), 200)
+		x.safe("preview", preview)
+		if n := strings.Count(preview, "Not changed."); n != 2 {
+			t.Errorf("a form that was not changed has changes:\n%s", preview)
+		}
+	}
+}
+
+// At another path all links lead to pages of the console.
+func TestBasePathOfIndex(t *testing.T) {
+	x := newIndexed(t, func(o *console.Options) { o.Base = "/a/b/" })
+	x.put(some(60)...)
+	if _, err := x.store.StartRun(t.Context(), triage.RunPlan{Action: triage.ActionReplay, Refs: x.refs(), Actor: "bob"}); err != nil {
+		t.Fatal(err)
+	}
+	links, seen := regexp.MustCompile(`href="([^"#]+)"`), map[string]bool{}
+	found := map[string]bool{}
+	for next := []string{"/a/b/groups", "/a/b/runs", "/a/b/audit"}; len(next) > 0; next = next[1:] {
+		target := next[0]
+		at, err := url.Parse(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// One message stands for all, and pages of the broker are tested elsewhere.
+		kind := at.Path + "?" + strings.Join(slices.Sorted(maps.Keys(at.Query())), "&")
+		if name := strings.TrimPrefix(at.Path, "/a/b/"); seen[kind] || !slices.Contains([]string{"groups", "group", "search", "found", "found.body", "edit", "runs", "run", "audit"}, name) {
+			if !strings.HasPrefix(at.Path, "/a/b/") {
+				t.Errorf("a link leads to %s", target)
+			}
+			continue
+		} else {
+			seen[kind], found[name] = true, true
+		}
+		w := ask(x.console, "admin", "GET", target, nil)
+		if w.Code != 200 {
+			t.Errorf("%s: got %d %s", target, w.Code, w.Body)
+		}
+		for _, m := range links.FindAllStringSubmatch(w.Body.String(), -1) {
+			to, err := at.Parse(html.UnescapeString(m[1]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			next = append(next, to.String())
+		}
+	}
+	if len(found) != 9 {
+		t.Errorf("links lead to %v, want all 9 pages", found)
+	}
+	for path, form := range map[string]url.Values{"group": {"id": {x.onlyGroup().ID}, "note": {"x"}}, "start": {"pick": x.refs()[:1], "do": {"replay"}}} {
+		w := ask(x.console, "admin", "POST", "/a/b/"+path, form)
+		if to := w.Header().Get("Location"); w.Code != 303 || strings.HasPrefix(to, "/") || ask(x.console, "admin", "GET", "/a/b/"+to, nil).Code != 200 {
+			t.Errorf("%s: got %d to %q, want a page", path, w.Code, to)
+		}
+	}
+}
+
+// What is masked is on no page, and an edit does not lose it.
+func TestMaskedIndex(t *testing.T) {
+	mask, err := triage.NewMask(triage.MaskRules{Headers: []string{"token"}, Paths: []string{"customer.email"}, Texts: []string{`secret-\d+`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := newIndexed(t, func(o *console.Options) { o.Mask = mask })
+	m := some(1)[0]
+	m.Error, m.Headers = "refused secret-42", map[string]any{"token": "t-hidden", "n": int64(7)}
+	m.Body, m.ContentType = []byte(`{"customer":{"email":"hidden@example.com"},"total":9223372036854775807}`), "application/json"
+	x.put(m)
+	ref := x.refs()[0]
+	if _, err := x.store.SetGroup(t.Context(), x.onlyGroup().ID, triage.GroupChange{Note: new("see secret-42")}, "bob"); err != nil {
+		t.Fatal(err)
+	}
+	form := fields(x.get("/edit?ref=" + ref))
+	changed := with(form, "body", strings.Replace(form.Get("body"), "9223372036854775807", "9223372036854775806", 1))
+	preview, _ := x.post("/edit", changed, 200)
+	x.has(preview, "9223372036854775806")
+	moved := with(form, "body", strings.Replace(form.Get("body"), `"email"`, `"phone"`, 1))
+	if wrong, _ := x.post("/edit", moved, 400); !strings.Contains(wrong, "a mask is not where it was") {
+		t.Errorf("a mask that was moved: got %s", wrong)
+	}
+	_, run := x.post("/resend", fields(preview), 303)
+	for _, target := range []string{"/groups", "/group?id=" + x.onlyGroup().ID, "/search?q=refused", "/found?ref=" + ref, "/found?ref=" + ref + "&view=text", "/found.body?ref=" + ref, "/edit?ref=" + ref, "/audit", "/runs", "/" + run} {
+		x.lacks(x.get(target), "secret-42", "t-hidden", "hidden@example.com")
+	}
+	x.lacks(preview, "secret-42", "t-hidden", "hidden@example.com")
+}
+
+// What the pages of a queue change on the broker is recorded once, too.
+func TestChangesOfQueuesAreRecorded(t *testing.T) {
+	r := lab.Embedded(t)
+	ctx := kit.Timeout(t, kit.Limit)
+	a, err := admin.Open(ctx, admin.Config{URL: r.URL, Management: r.Management()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	x := newIndexed(t, func(o *console.Options) { o.Connect = func(context.Context) (*admin.Admin, error) { return a, nil } })
+	client := kit.Open(t, rehop.Config{URL: r.URL})
+	kit.Subscribe(t, client, rehop.Subscriber{Queue: "orders", Retry: rehop.NoRetry(), Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		if d.Replays > 0 {
+			return nil
+		}
+		return errors.New("it failed")
+	})})
+	kit.Publish(t, client, rehop.Message{Key: "orders", ID: "m1"}, rehop.Message{Key: "orders", ID: "m2"})
+	lab.Eventually(t, kit.Limit, "2 failed messages", func() bool {
+		q, err := a.Queue(ctx, "orders")
+		return err == nil && q.Failed == 2
+	})
+	for i, action := range []string{"replay", "discard"} {
+		asked, _ := x.post("/confirm", url.Values{"where": {"queue=orders"}, "do": {action + "-selected"}, "pick": {fmt.Sprint("m", i+1)}}, 200)
+		x.post("/"+action, fields(asked), 200)
+		last, err := x.store.AuditRecords(ctx, 0, 10)
+		if err != nil || len(last) != i+1 || last[0].Action != "failed."+action || last[0].Subject != "orders" || last[0].Actor != "operator <ann>" {
+			t.Errorf("%s: got the records %+v, %v, want one more", action, last, err)
+		}
+	}
+}
+
+// The stream of a run has its figures.
+func TestEventsOfRun(t *testing.T) {
+	x := newIndexed(t)
+	x.put(some(3)...)
+	run, err := x.store.StartRun(t.Context(), triage.RunPlan{Action: triage.ActionReplay, Refs: x.refs(), Actor: "bob"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape := regexp.MustCompile(`data-shape="([^"]+)"`).FindStringSubmatch(x.get("/run?id=" + run.ID))[1]
+	for id, want := range map[string]string{run.ID: `"shape":"` + shape + `"`, "none": "It is not in the index"} {
+		server := httptest.NewServer(x.console)
+		request, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/events?run="+id, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Role", "viewer")
+		answer, err := server.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(answer.Body)
+		for lines.Scan() && !strings.HasPrefix(lines.Text(), "data: ") {
+		}
+		x.has(lines.Text(), want)
+		if id == run.ID {
+			x.has(lines.Text(), `"c-planned":"3"`)
+		}
+		answer.Body.Close()
+		server.CloseClientConnections()
+		server.Close()
+	}
+}
+
+// From a search to the group, a replay with canary, and its page; and an edited message keeps its numbers, types and bytes.
+func TestSearchToCanary(t *testing.T) {
+	r := lab.Embedded(t)
+	ctx := kit.Timeout(t, kit.Limit)
+	x := newIndexed(t)
+	client := kit.Open(t, rehop.Config{URL: r.URL, Reports: true})
+	got := make(chan *rehop.Delivery, 100)
+	kit.Subscribe(t, client, rehop.Subscriber{Queue: "orders", Retry: rehop.NoRetry(), Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		if d.Replays == 0 && d.Headers["edited"] == nil {
+			return errors.New("connection refused")
+		}
+		got <- d
+		return nil
+	})})
+	a, err := admin.Open(ctx, admin.Config{URL: r.URL, Management: r.Management()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	service, err := triage.NewService(triage.ServiceConfig{Store: x.store, Admin: a, CheckEvery: 300 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); service.Run(running) }()
+	t.Cleanup(func() { stop(); <-ended })
+	ch := r.Channel()
+	lab.Eventually(t, kit.Limit, "reports are collected", func() bool { // subscribers report nothing for a while after nobody has heard a report
+		_, err := a.ErrorQueue("rehop.triage").Depth(ctx)
+		return err == nil
+	})
+	lab.Eventually(t, kit.Limit, "the queue of reports has a consumer", func() bool {
+		q, err := ch.QueueDeclarePassive("rehop.triage", true, false, false, false, nil)
+		return err == nil && q.Consumers > 0
+	})
+	headers := map[string]any{"large": int64(1<<63 - 1), "small": int8(-3), "f": 1.5, "bytes": []byte{0xff, 0}, "table": map[string]any{"<b>": "\u202e"}}
+	body := []byte("{\"n\":9223372036854775807,\r\n\"text\":\"<b>\u202e\u0000⟦U+0041⟧\"}\n")
+	all := []rehop.Message{{Key: "orders", ID: "edit", Body: body, Headers: headers, ContentType: "application/json"}}
+	for i := range 15 {
+		all = append(all, rehop.Message{Key: "orders", ID: fmt.Sprint("m", i), Body: []byte("{}")})
+	}
+	kit.Publish(t, client, all...)
+	lab.Eventually(t, kit.Limit, "16 messages are in the index", func() bool { return len(x.refs()) == 16 })
+
+	search := x.get("/search?q=error%3Arefused+id%3Aedit")
+	ref := regexp.MustCompile(`href="found\?ref=([0-9a-f-]+)"`).FindStringSubmatch(search)[1]
+	group := regexp.MustCompile(`href="(group\?id=[0-9a-f]+)"`).FindStringSubmatch(search)[1]
+	form := fields(x.get("/edit?ref=" + ref))
+	form.Set("body", strings.Replace(form.Get("body"), "9223372036854775807", "9223372036854775806", 1))
+	form.Set("headers", strings.Replace(form.Get("headers"), "{", `{"edited": true,`, 1))
+	preview, _ := x.post("/edit", form, 200)
+	x.has(preview, "9223372036854775806", "- ", "+ ")
+	_, run := x.post("/resend", fields(preview), 303)
+	d := kit.Receive(t, got, "the edited message")
+	headers["edited"] = true
+	delete(d.Headers, "traceparent")
+	if want := strings.Replace(string(body), "807,", "806,", 1); string(d.Body) != want || !reflect.DeepEqual(d.Headers, headers) || d.ContentType != "application/json" {
+		t.Errorf("got %q, %#v, want %q, %#v", d.Body, d.Headers, want, headers)
+	}
+	x.has(x.get("/"+run), "of an edited message")
+	lab.Eventually(t, kit.Limit, "the edited message has succeeded", func() bool {
+		return strings.Contains(x.get("/found?ref="+ref), `id="state">succeeded`)
+	})
+
+	plan, _ := x.post("/plan", with(fields(x.get("/"+group)), "do", "canary"), 200)
+	x.has(plan, `id="count">15<`)
+	_, run = x.post("/start", with(fields(plan), "canary", "1"), 303)
+	for range 15 {
+		kit.Receive(t, got, "a replayed message")
+	}
+	lab.Eventually(t, kit.Limit, "the page has 15 messages that succeeded", func() bool {
+		return strings.Contains(x.get("/"+run), `id="c-succeeded">15<`)
+	})
+	x.has(x.get("/"+run+"&state=succeeded"), "15 of 15", "found?ref=", `data-events="events?run=`)
+	event := ask(x.console, "viewer", "HEAD", "/events?run=x", nil)
+	if event.Code != 200 {
+		t.Errorf("got %d for the stream of a run", event.Code)
+	}
+	x.has(x.get("/search?q=state%3Asucceeded"), "messages match")
+}
