@@ -113,6 +113,40 @@ func reports(t *testing.T, b *rehoptest.Broker, change func(*rehop.Subscriber)) 
 	}
 }
 
+// TestOutcomeAfterUnheardCopy: an outcome is reported although nobody has heard the copy of the failed message a moment ago.
+func TestOutcomeAfterUnheardCopy(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		fixed := false
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Retry: rehop.NoRetry(), Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+			if !fixed {
+				return errors.New("refused")
+			}
+			return nil
+		})})
+		if err := b.Client.Publish(t.Context(), rehop.Message{Key: "q", ID: "m"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // it has failed, and the report was returned
+		fixed = true
+		collected := collect(t, b)
+		a, err := admin.Open(t.Context(), admin.Config{Dial: b.Config().Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		began := time.Now()
+		if done, err := a.Replay(t.Context(), "q", admin.Options{Run: "r1"}); err != nil || done.Done != 1 {
+			t.Fatalf("got %+v, %v, want one message replayed", done, err)
+		}
+		if d := <-collected; d.Headers["rehop-outcome"] != "done" || d.Headers["rehop-replay-run"] != "r1" {
+			t.Errorf("got %v, want the outcome", d.Headers)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the replay took %v, so copies were heard again: the test proves nothing", took)
+		}
+	}, withReports())
+}
+
 // TestReportsUnheard: messages fail and are replayed as ever if nobody collects reports, if their exchange is gone, and if the broker
 // does not confirm them.
 func TestReportsUnheard(t *testing.T) {

@@ -18,7 +18,8 @@ const (
 	maxReported = 1 << 20
 	// outcomeLimit is how long a message stays unacked until its outcome is reported.
 	outcomeLimit = 5 * time.Second
-	// unheardFor is how long nothing is reported after the broker had no queue for a report.
+	// unheardFor is how long no copies are reported after the broker had no queue for a report. Outcomes are: there are few, and somebody
+	// who has started a replay waits for them.
 	unheardFor = 2 * time.Second
 	// stuckFor is how long nothing is reported after a report was not confirmed: handlers must not wait for each.
 	stuckFor = 30 * time.Second
@@ -37,6 +38,7 @@ var ReportLimits = rabbit.Limits{Unconfirmed: 256, UnconfirmedBytes: 16 << 20, W
 type Reports struct {
 	publisher *rabbit.Publisher
 	quiet     atomic.Int64 // until when nothing is reported, in Unix nanoseconds
+	unheard   atomic.Int64 // until when no copies are
 }
 
 // NewReports publishes by a publisher that has no other messages: an error of the reports' exchange must not cost others
@@ -45,7 +47,7 @@ func NewReports(p *rabbit.Publisher) *Reports { return &Reports{publisher: p} }
 
 // failed reports a message that was moved to a failed queue.
 func (r *Reports) failed(p *rabbit.Publishing) {
-	if r == nil || len(p.Body) > maxReported || r.isQuiet() {
+	if r == nil || len(p.Body) > maxReported || isBefore(&r.unheard) || isBefore(&r.quiet) {
 		return
 	}
 	report := *p
@@ -56,7 +58,7 @@ func (r *Reports) failed(p *rabbit.Publishing) {
 
 // outcome reports what has become of a message that was replayed, and waits for the confirm.
 func (r *Reports) outcome(h *Handling, queue string, outcome Outcome) {
-	if r == nil || h.past.ReplayRun == "" || r.isQuiet() {
+	if r == nil || h.past.ReplayRun == "" || isBefore(&r.quiet) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), outcomeLimit)
@@ -68,13 +70,14 @@ func (r *Reports) outcome(h *Handling, queue string, outcome Outcome) {
 	}, true))
 }
 
-func (r *Reports) isQuiet() bool { return time.Now().UnixNano() < r.quiet.Load() }
+// isBefore reports whether a time has not come yet.
+func isBefore(until *atomic.Int64) bool { return time.Now().UnixNano() < until.Load() }
 
 // note notes the outcome of a report.
 func (r *Reports) note(err error) {
 	switch {
 	case errors.Is(err, rabbit.ErrUnroutable):
-		r.quiet.Store(time.Now().Add(unheardFor).UnixNano())
+		r.unheard.Store(time.Now().Add(unheardFor).UnixNano())
 	case errors.Is(err, rabbit.ErrRefused) && !errors.Is(err, rabbit.ErrNacked):
 		r.quiet.Store(time.Now().Add(refusedFor).UnixNano())
 	case err != nil:
