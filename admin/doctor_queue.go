@@ -50,6 +50,9 @@ func (c *checkup) keeping(q topology.LiveQueue) {
 		ttl, _ := limitOf(q, "message-ttl")
 		c.find("queue.ttl-drops", q.Object(), fix, "its messages expire after %v, and it has no dead-letter exchange", time.Duration(ttl)*time.Millisecond)
 	}
+	if c.isBound(layouts.ReportsExchange, q.Name) {
+		return // it collects copies, and whoever reads them compares the index with the failed queues
+	}
 	for key, unit := range map[string]string{"max-length": "messages", "max-length-bytes": "bytes"} {
 		if v, set := q.Effective(key); set && drops(q) {
 			c.find("queue.length-drops", q.Object(), fix+", or x-overflow reject-publish", "it holds at most %v %s, and has no dead-letter exchange", v, unit)

@@ -24,6 +24,9 @@ type ServiceConfig struct {
 	Connect func(ctx context.Context) (*admin.Admin, error)
 	// ErrorQueues are queues with failed messages of other programs that are indexed, too. Default: none.
 	ErrorQueues []string
+	// Alone means that no other process has a service with the same store. Then the service need not write to the database while nothing
+	// happens. Default: others may have one, and one of them works.
+	Alone bool
 	// ReportsQueue collects the reports of subscribers; see admin.ReportOptions. Default: rehop.triage.
 	ReportsQueue string
 	// CheckEvery is how often the number of messages in each failed queue is compared with the index. Default: 10 s.
@@ -93,6 +96,10 @@ func (s *Service) Wake() {
 
 // Run works until ctx ends, and returns when everything that it has started has ended.
 func (s *Service) Run(ctx context.Context) {
+	if s.config.Alone {
+		s.work(ctx)
+		return
+	}
 	for ctx.Err() == nil {
 		acquired, err := s.store.acquire(ctx, s.owner, leaseLasts)
 		if err != nil && ctx.Err() == nil {
@@ -125,6 +132,10 @@ func (s *Service) work(ctx context.Context) {
 		working.Go(func() { part(ctx) })
 	}
 	defer working.Wait()
+	if s.config.Alone {
+		<-ctx.Done()
+		return
+	}
 	for rabbit.Pause(ctx, leaseRenew) == nil {
 		acquired, err := s.store.acquire(ctx, s.owner, leaseLasts)
 		if err != nil {

@@ -5,10 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/cmd/rehop/internal/database"
 	"github.com/rehop/rehop/dialect"
@@ -19,12 +22,17 @@ import (
 // IndexFile is the name of the index of failed messages in the data directory of the embedded broker.
 const IndexFile = "triage.db"
 
+// indexOptions are those of SQLite: writers wait for each other, readers do not wait, and each connection uses little memory.
+const indexOptions = "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=cache_size(-512)"
+
 // failedIndex is the index of failed messages.
 type failedIndex struct {
 	run     *running
 	config  config.Triage
 	store   atomic.Pointer[triage.Store] // nil: the database could not be reached yet
 	missing atomic.Pointer[string]       // why
+	own     string                       // its file, if that is in the data directory, which only this process uses
+	wanted  chan struct{}                // has a value if somebody asks for the index
 }
 
 // indexRetry is how long to wait before a database is tried again.
@@ -32,14 +40,14 @@ const indexRetry = 5 * time.Second
 
 // newFailedIndex returns the index of the file, or by default one in the data directory.
 func newFailedIndex(r *running) *failedIndex {
-	x := &failedIndex{run: r, config: r.file.Triage}
+	x := &failedIndex{run: r, config: r.file.Triage, wanted: make(chan struct{}, 1)}
 	if e := r.Embedded; e != nil && e.Data != "" && x.config.Database.Dialect == "" && !x.config.Off {
-		source, err := database.Parse("sqlite:" + filepath.Join(e.Data, IndexFile))
+		source, err := database.Parse("sqlite:" + filepath.Join(e.Data, IndexFile) + "?" + indexOptions)
 		if err != nil {
 			r.Logger.Error("there is no index of failed messages", "err", err)
 			return x
 		}
-		x.config.Database, x.config.RequireDurable = source, true
+		x.config.Database, x.config.RequireDurable, x.own = source, true, filepath.Join(e.Data, IndexFile)
 	}
 	return x
 }
@@ -58,6 +66,10 @@ func (x *failedIndex) current(context.Context) (*triage.Store, error) {
 	if !x.exists() {
 		return nil, errNoIndex
 	}
+	select {
+	case x.wanted <- struct{}{}:
+	default:
+	}
 	if why := x.missing.Load(); why != nil {
 		return nil, errors.New(*why)
 	}
@@ -73,6 +85,7 @@ func (x *failedIndex) start(ctx context.Context) (end func() error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		x.await(ctx)
 		for ctx.Err() == nil {
 			if err := x.work(ctx); err != nil && ctx.Err() == nil {
 				why := fmt.Sprintf("the index of failed messages in %s cannot be used: %v", x.config.Database, err)
@@ -89,6 +102,36 @@ func (x *failedIndex) start(ctx context.Context) (end func() error) {
 	}
 }
 
+// await waits until the index is needed: SQLite takes memory, which a machine where nothing fails can use for other things.
+func (x *failedIndex) await(ctx context.Context) {
+	for x.own != "" {
+		if _, err := os.Stat(x.own); err == nil {
+			return
+		}
+		look := time.NewTimer(lookForFailed)
+		select {
+		case <-look.C:
+		case <-x.wanted:
+			look.Stop()
+			return
+		case <-ctx.Done():
+			look.Stop()
+			return
+		}
+		a, err := x.run.broker.connect(ctx)
+		if err != nil {
+			continue // the embedded broker reports why it has failed
+		}
+		queues, err := a.FailedQueues(ctx)
+		if err == nil && slices.ContainsFunc(queues, func(q admin.FailedQueue) bool { return q.Messages > 0 }) {
+			return
+		}
+	}
+}
+
+// lookForFailed is how often it is checked whether the first message has failed.
+const lookForFailed = 2 * time.Second
+
 // work opens the database, and works until ctx ends.
 func (x *failedIndex) work(ctx context.Context) (err error) {
 	db, err := x.config.Database.Open()
@@ -96,11 +139,14 @@ func (x *failedIndex) work(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	if x.own != "" {
+		db.SetMaxIdleConns(1) // each connection of SQLite has a cache of its own
+	}
 	store, err := x.open(ctx, db)
 	if err != nil {
 		return err
 	}
-	service, err := triage.NewService(triage.ServiceConfig{Store: store, Connect: x.run.broker.connect, ErrorQueues: x.config.ErrorQueues, Retention: x.config.Retention, Logger: x.run.Logger})
+	service, err := triage.NewService(triage.ServiceConfig{Store: store, Connect: x.run.broker.connect, Alone: x.own != "", ErrorQueues: x.config.ErrorQueues, Retention: x.config.Retention, Logger: x.run.Logger})
 	if err != nil {
 		return err
 	}
