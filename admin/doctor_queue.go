@@ -117,6 +117,7 @@ func (c *checkup) deliveryLimit(q topology.LiveQueue, r role) {
 			c.find("queue.failed-limit", q.Object(), fix, "it drops a message after %d deliveries%s", limit, byDefault)
 		}
 	case r == roleDelay:
+	case c.isBound(layouts.ReportsExchange, q.Name): // as in keeping
 	case !set && (r == roleConsumed || q.Consumers > 0):
 		c.find("queue.no-delivery-limit", q.Object(), "set delivery-limit in a policy, with a dead-letter-exchange", "it has no delivery limit")
 	case set && !sets(q, "dead-letter-exchange"):

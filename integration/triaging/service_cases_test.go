@@ -96,6 +96,13 @@ func replayRun(c *scene) {
 			c.t.Errorf("message %s: handled %d times, want %d", id, got, want)
 		}
 	}
+	findings, err := c.admin.Doctor(c.ctx, admin.DoctorOptions{})
+	c.must(err)
+	for _, f := range findings {
+		if f.Object.Name == "rehop.triage" {
+			c.t.Errorf("doctor complains about the queue of reports: %v", f)
+		}
+	}
 	records, err := c.store.AuditRecords(c.ctx, 0, 10)
 	c.must(err)
 	var actions []string

@@ -78,7 +78,7 @@ func (x *index) find() (source database.Source, tables dialect.Tables, err error
 	}
 	local := filepath.Join(cmp.Or(file.Data, localData), serve.IndexFile)
 	if _, err := os.Stat(local); err != nil {
-		return source, tables, usage("no index of failed messages: there is no %s, in which rehop up has one by default; set --database or $%s, or triage.database in rehop.yaml (--config)", local, envTriage)
+		return source, tables, usage("no index of failed messages: there is no %s, which rehop up creates when the first message has failed; set --database or $%s, or triage.database in rehop.yaml (--config)", local, envTriage)
 	}
 	if source, err = database.Parse("sqlite:" + local); err != nil {
 		return source, tables, err
