@@ -209,11 +209,15 @@ func TestSQLiteRunKilled(t *testing.T) {
 			t.Errorf("message %s was not in the set", id)
 		}
 	}
-	if len(seen) != *runSet || twice > *runKills*batch {
-		t.Errorf("got %d messages and %d twice, want %d, and at most %d twice", len(seen), twice, *runSet, *runKills*batch)
+	// A copy can also be left in the failed queue: of a message that was sent, or of another one that was being republished when the process was
+	// killed, because it had been returned often.
+	done, err := service.Reconcile(ctx, queue+".failed")
+	left := done.Seen - *runOthers
+	if err != nil || left < 0 || done.Added != left || done.Gone != 0 {
+		t.Errorf("a sweep after it: got %+v, %v, want %d messages, and no others that the index knew to be there", done, err, *runOthers)
 	}
-	if done, err := service.Reconcile(ctx, queue+".failed"); err != nil || done != (triage.Reconciled{Seen: *runOthers}) {
-		t.Errorf("a sweep after it: got %+v, %v, want %d messages and no difference", done, err, *runOthers)
+	if len(seen) != *runSet || twice+left > *runKills*batch {
+		t.Errorf("got %d messages, %d twice and %d also in the failed queue, want %d, and at most %d twice", len(seen), twice, left, *runSet, *runKills*batch)
 	}
 	if err := store.Check(ctx); err != nil {
 		t.Error(err)
@@ -221,7 +225,7 @@ func TestSQLiteRunKilled(t *testing.T) {
 	if _, err := store.VerifyAudit(ctx, triage.Head{}); err != nil {
 		t.Error(err)
 	}
-	t.Logf("set=%d others=%d kills=%d lost=0 outside=0 twice=%d of %d allowed, continued after at most %v", *runSet, *runOthers, *runKills, twice, *runKills*batch, slowest.Round(100*time.Millisecond))
+	t.Logf("set=%d others=%d kills=%d lost=0 outside=0 twice=%d left=%d of %d allowed, continued after at most %v", *runSet, *runOthers, *runKills, twice, left, *runKills*batch, slowest.Round(100*time.Millisecond))
 }
 
 // A run is stopped after a process that worked on it was killed. It is found out which messages that process had taken.
