@@ -216,6 +216,9 @@ func TestSQLiteRunKilled(t *testing.T) {
 	if err != nil || left < 0 || done.Added != left || done.Gone != 0 {
 		t.Errorf("a sweep after it: got %+v, %v, want %d messages, and no others that the index knew to be there", done, err, *runOthers)
 	}
+	if left > 0 {
+		k.logLeft(t)
+	}
 	if len(seen) != *runSet || twice+left > *runKills*batch {
 		t.Errorf("got %d messages, %d twice and %d also in the failed queue, want %d, and at most %d twice", len(seen), twice, left, *runSet, *runKills*batch)
 	}
@@ -226,6 +229,20 @@ func TestSQLiteRunKilled(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("set=%d others=%d kills=%d lost=0 outside=0 twice=%d left=%d of %d allowed, continued after at most %v", *runSet, *runOthers, *runKills, twice, left, *runKills*batch, slowest.Round(100*time.Millisecond))
+}
+
+// logLeft logs which messages are in the failed queue twice, or although they were sent.
+func (k *killedRun) logLeft(t *testing.T) {
+	t.Helper()
+	all := make(map[string][]amqp.Table)
+	for _, d := range kit.TakeAll(t, k.ch, queue+".failed") {
+		all[d.MessageId] = append(all[d.MessageId], d.Headers)
+	}
+	for id, copies := range all {
+		if len(copies) > 1 || id[0] == 't' {
+			t.Logf("message %s is left: %v", id, copies)
+		}
+	}
 }
 
 // A run is stopped after a process that worked on it was killed. It is found out which messages that process had taken.

@@ -89,7 +89,7 @@ the index of failed messages, not the broker.`,
 				if err != nil {
 					return err
 				}
-				return x.printGroups(groups, more)
+				return printList(x, "groups", groups, more, groupViewOf, func() error { return x.printGroups(groups) })
 			})
 		},
 	}
@@ -120,20 +120,25 @@ func groupsOf(ctx context.Context, store *triage.Store, filter triage.GroupFilte
 	}
 }
 
-func (x *index) printGroups(groups []triage.Group, more bool) error {
+// printList prints things of the index: as views in JSON, or as print does.
+func printList[T, V any](x *index, what string, all []T, more bool, view func(T) V, print func() error) error {
 	if more {
-		defer x.notice("there are more groups; use --limit to list more")
+		defer x.notice("there are more %s; use --limit to list more", what)
 	}
 	if x.json {
-		views := []groupView{}
-		for _, g := range groups {
-			views = append(views, groupViewOf(g))
+		views := []V{}
+		for _, one := range all {
+			views = append(views, view(one))
 		}
 		return x.printJSON(views)
 	}
-	if len(groups) == 0 {
+	if len(all) == 0 {
 		return x.printf("none\n")
 	}
+	return print()
+}
+
+func (x *index) printGroups(groups []triage.Group) error {
 	list := table{heading: []string{"GROUP", "STATE", "FAILED", "LAST", "QUEUE", "KIND", "CAUSE"}}
 	for _, g := range groups {
 		list.rows = append(list.rows, []string{g.ID, string(g.State), strconv.Itoa(g.Counts.Failed), when(g.LastSeen), dash(g.Queue), dash(g.Kind), shorten(g.Title, 80)})

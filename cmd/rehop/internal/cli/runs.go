@@ -93,7 +93,7 @@ func (c *command) runsList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return x.printRuns(runs, more)
+				return printList(x, "runs", runs, more, runViewOf, func() error { return x.printRuns(runs) })
 			})
 		},
 	}
@@ -120,20 +120,7 @@ func runsOf(ctx context.Context, store *triage.Store, filter triage.RunFilter, l
 	return runs[:limit], true, nil
 }
 
-func (x *index) printRuns(runs []triage.Run, more bool) error {
-	if more {
-		defer x.notice("there are more runs; use --limit to list more")
-	}
-	if x.json {
-		views := []runView{}
-		for _, r := range runs {
-			views = append(views, runViewOf(r))
-		}
-		return x.printJSON(views)
-	}
-	if len(runs) == 0 {
-		return x.printf("none\n")
-	}
+func (x *index) printRuns(runs []triage.Run) error {
 	var rows [][]string
 	for _, r := range runs {
 		rows = append(rows, []string{r.ID, string(r.Action), string(r.State), when(r.Created), r.Actor, strconv.Itoa(r.Counts.Total()), numbersOf(r), shorten(r.Query, 60)})
