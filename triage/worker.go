@@ -56,7 +56,8 @@ type worker struct {
 	// waiting is since when the worker has waited for outcomes, and unknown how many were not known then.
 	waiting time.Time
 	unknown int
-	reason  string // why it makes no progress
+	reason  string         // why it makes no progress
+	missed  map[int64]bool // the failed queues in which the last sweep has not found all messages
 }
 
 // byRehop is who has stopped, paused or finished a run, for the audit.
@@ -220,13 +221,15 @@ func (w *worker) advance(ctx context.Context, r runRow, from []itemState, allowe
 	}
 	for _, q := range queues {
 		done, complete := 0, true // a queue that does not exist has no messages
-		if at := slices.IndexFunc(existing, func(e failedQueue) bool { return e.Name == q.name }); at >= 0 {
+		at := slices.IndexFunc(existing, func(e failedQueue) bool { return e.Name == q.name })
+		exists := at >= 0
+		if exists {
 			if done, complete, err = w.sweep(ctx, a, r, existing[at], from, allowed); err != nil {
 				return err
 			}
 		}
 		if complete && !more {
-			if err := w.store.finishQueue(ctx, r, q.number, from); err != nil {
+			if err := w.finish(ctx, r, q, from, exists); err != nil {
 				return err
 			}
 		}
@@ -237,6 +240,29 @@ func (w *worker) advance(ctx context.Context, r runRow, from []itemState, allowe
 		}
 	}
 	return nil
+}
+
+// secondLook is how long after a sweep another one decides about messages that were not found. A quorum queue can still hold messages of a process that
+// was killed, when it shows no consumer any more.
+const secondLook = 3 * time.Second
+
+// finish decides about the items of a queue that a complete sweep has not found, if the sweep before it has not found them either.
+func (w *worker) finish(ctx context.Context, r runRow, q openQueue, from []itemState, exists bool) error {
+	rest, err := w.store.openQueues(ctx, r)
+	if err != nil || !slices.Contains(rest, q) {
+		delete(w.missed, q.number)
+		return err
+	}
+	if exists && !w.missed[q.number] {
+		if w.missed == nil {
+			w.missed = make(map[int64]bool)
+		}
+		w.missed[q.number] = true
+		_ = rabbit.Pause(ctx, secondLook) // if it is paused or stopped meanwhile, the next step finds out
+		return nil
+	}
+	delete(w.missed, q.number)
+	return w.store.finishQueue(ctx, r, q.number, from)
 }
 
 // targetMissing pauses a run whose target does not exist.
