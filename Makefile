@@ -4,6 +4,8 @@ GO ?= go
 MODULES := . outbox/outboxpgx rehopotel cmd/rehop examples integration
 # SQLite is C translated to Go, which the race detector makes too slow, so its tests are built without it.
 SQLITE := $(GO) test -json -count=1 -run 'SQLite|^Example|^TestDatabaseKills$$/^SQLite$$' ./sqlboxes ./boxfaults ./triaging
+# So are those of the console, which are no part of the run with the race detector.
+CONSOLE := $(GO) test -json -count=1 -timeout 30m ./consoling ./browsing
 # A release compresses much, which takes the race detector minutes, and it has no goroutines, so its test is built without it.
 RELEASE := $(GO) test -json -count=1 -timeout 30m ./release
 # The race detector needs cgo, and so the C compiler that scripts/services installs where it can.
@@ -41,19 +43,19 @@ test: check services ## all checks and tests; installs and starts the servers th
 	$(GO) test -json $(RACE) $(VIRTUAL) -count=1 -timeout 30m ./...; \
 	(cd tools && export GOWORK=off; $(GO) test -json $(RACE) -count=1 $$($(GO) list ./... | grep -v /tools/release$$); $(RELEASE)); \
 	for m in outbox/outboxpgx rehopotel cmd/rehop examples; do (cd $$m && $(GO) test -json $(RACE) $(VIRTUAL) -count=1 ./...); done; \
-	cd integration && { $(GO) test -json $(RACE) -count=1 -p 2 -timeout 20m ./...; $(SQLITE); }) | $(REPORT) || failed=1; \
+	cd integration && { $(GO) test -json $(RACE) -count=1 -p 2 -timeout 60m ./...; $(SQLITE); $(if $(RACE),$(CONSOLE),:); }) | $(REPORT) || failed=1; \
 	for release in $(OLDER); do \
 		echo "on RabbitMQ $$release:"; export REHOP_RABBITMQ=$$release; \
-		(eval "$$(scripts/services env)"; cd integration && $(GO) test -json $(RACE) -count=1 -p 2 -timeout 20m $(BY_RELEASE)) | $(REPORT) || failed=1; \
+		(eval "$$(scripts/services env)"; cd integration && $(GO) test -json $(RACE) -count=1 -p 2 -timeout 60m $(BY_RELEASE)) | $(REPORT) || failed=1; \
 	done; exit $$failed
 
 matrix: $(REPORT) ## the whole integration suite on each release of RabbitMQ; ends with a table. RELEASES chooses
 	@scripts/services up $(foreach r,$(OLDER),rabbitmq-$r)
 	@rm -f bin/matrix; failed=0; for release in $(RELEASES); do \
-		export REHOP_RABBITMQ=$$release; \
+		export REHOP_RABBITMQ=$$release REHOP_REQUIRE_SERVICES=1; \
 		scripts/services up || exit 1; \
 		eval "$$(scripts/services env)"; \
-		(cd integration && $(GO) test -json $(RACE) -count=1 -p 2 -timeout 30m ./...) | $(REPORT) -table bin/matrix -title "rabbitmq=$$REHOP_RABBITMQ_VERSION" || failed=1; \
+		(cd integration && { $(GO) test -json $(RACE) -count=1 -p 2 -timeout 60m ./...; $(SQLITE); $(if $(RACE),$(CONSOLE),:); }) | $(REPORT) -table bin/matrix -title "rabbitmq=$$REHOP_RABBITMQ_VERSION" || failed=1; \
 	done; cat bin/matrix; exit $$failed
 
 unit: $(REPORT) ## only the tests that need nothing but Go
@@ -70,15 +72,16 @@ services: ## install and start the servers that the tests use
 down: ## stop those servers and delete what they left
 	@scripts/services down
 
-faults: services ## the delivery suite and messages in order by key under every fault on RabbitMQ, crashes of the embedded broker, outbox and inbox, and queues that are migrated or moved to another broker, at length; each ends with one line: confirmed=… lost=…
-	@cd integration && REHOP_FAULTS=long $(GO) test ./faults -run '^TestFaults$$' -count=1 -v -timeout=60m
-	@cd integration && REHOP_FAULTS=long $(GO) test ./faults -run '^TestOrder$$' -count=1 -v -timeout=90m
+faults: services ## the delivery suite and messages in order by key under every fault on RabbitMQ, crashes of the embedded broker, outbox and inbox, queues that are migrated or moved to another broker, and go install, at length; most end with one line: confirmed=… lost=…
+	@cd cmd/rehop && REHOP_FAULTS=long $(GO) test . -run '^TestInstall$$' -count=1 -v -timeout=60m
+	@cd integration && REHOP_FAULTS=long $(GO) test ./faults -run '^TestFaults$$' -count=1 -v -timeout=90m
+	@cd integration && REHOP_FAULTS=long $(GO) test ./faults -run '^TestOrder$$' -count=1 -v -timeout=240m
 	@$(GO) test ./internal/ordering -run '^TestModel' -count=1 -v -timeout=60m -args -runs=20000
 	@cd integration && REHOP_FAULTS=long $(GO) test ./crashes -run '^TestCrashes$$' -count=1 -v -timeout=60m
-	@cd integration && REHOP_FAULTS=long $(GO) test ./boxfaults -run '^TestBoxFaults' -count=1 -v -timeout=60m
+	@cd integration && REHOP_FAULTS=long $(GO) test ./boxfaults -run '^(TestBoxFaults|TestBoxFaultsSQLite|TestOrder|TestOrderSQLite)$$' -count=1 -v -timeout=60m
 	@eval "$$(scripts/services env)"; cd integration && $(GO) test ./sqlboxes -run '^(TestSQLite|TestPostgres|TestMariaDB|TestMySQL|TestPgx)$$/^order$$/^ManyWriters$$' -count=1 -v -timeout=30m -args -writing=60s
 	@cd integration && REHOP_FAULTS=long $(GO) test ./migrating -run '^(TestMigrateKilled|TestMigrateCanceledAtEachStep|TestMigrateManyMessages)$$' -count=1 -v -timeout=60m
-	@cd integration && REHOP_FAULTS=long $(GO) test ./moving -run '^TestMoveKilled$$' -count=1 -v -timeout=120m
+	@cd integration && REHOP_FAULTS=long $(GO) test ./moving -run '^(TestMoveKilled|TestMoveToCluster)$$' -count=1 -v -timeout=120m
 
 faults-baseline: ## the same auditor on the usual recipe (classic TTL+DLX), which must be caught losing messages
 	@cd integration && REHOP_FAULTS=baseline $(GO) test ./faults -run '^TestBaseline$$' -count=1 -v -timeout=30m
@@ -90,12 +93,12 @@ faults-sql-baseline: services ## the same test of an outbox and an inbox with se
 	@cd integration && REHOP_FAULTS=baseline $(GO) test ./boxfaults -run '^TestDatabaseKillsBaseline$$' -count=1 -v -timeout=120m
 
 stress: $(STRESS) $(if $(findstring integration,$(PACKAGES)),services) ## each package's tests again and again, with few and many threads, on a busy machine; ends with what failed how often. PACKAGES, ROUNDS, PROCS, LOAD and RUN choose
-	@eval "$$(scripts/services env)"; $(STRESS) $(RACE) -rounds $(ROUNDS) -procs $(PROCS) -load $(LOAD) -run '$(RUN)' $(PACKAGES)
+	@eval "$$(scripts/services env)"; GOWORK=$(CURDIR)/integration/go.work $(STRESS) $(RACE) -rounds $(ROUNDS) -procs $(PROCS) -load $(LOAD) -run '$(RUN)' $(PACKAGES)
 
 bench: services ## rehop compared with three other clients on RabbitMQ, the embedded broker with RabbitMQ, the outbox with two others, a flow with a bare loop, sweeps of failed messages with publishing, and order by key with none, as ratios
 	@eval "$$(scripts/services env)"; cd integration && \
 	$(GO) test ./bench -run '^TestCompare$$' -count=1 -v -timeout=60m -args -rounds=12 -messages=20000 -retries=2000 && \
-	$(GO) test ./bench -run '^TestOrdered$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 && \
+	$(GO) test ./bench -run '^TestOrdered$$' -count=1 -v -timeout=60m -args -rounds=7 -messages=60000 -judge && \
 	$(GO) test ./brokers -run '^TestBrokers$$' -count=1 -v -timeout=60m -args -rounds=7 -messages=40000 && \
 	$(GO) test ./relaying -run '^TestRelaying$$' -count=1 -v -timeout=60m -args -rounds=5 -messages=20000 -lasting=10s -judge && \
 	$(GO) test ./relaying -run '^TestBacklog$$' -count=1 -v -timeout=60m -args -rounds=5 -messages=50000 -backlog=1000000 -judge && \
@@ -108,11 +111,17 @@ bench: services ## rehop compared with three other clients on RabbitMQ, the embe
 	$(GO) test ./bench -run '^TestDelayedRetry$$' -count=1 -v -timeout=60m -args -rounds=5 -retries=5000 -wait=1s
 
 console-bench: services ## the index of failed messages with a million rows, its runs and its service while processes are killed
-	@eval "$$(scripts/services env)"; cd integration && \
-	$(GO) test ./triaging -run '^TestSQLiteIndex$$' -count=1 -v -timeout=120m -args -rows=1000000 -judge && \
-	$(GO) test ./triaging -run '^TestIndex$$/^PostgreSQL$$' -count=1 -v -timeout=120m -args -rows=300000 -judge && \
-	$(GO) test ./triaging -run '^TestSQLiteRunKilled$$' -count=1 -v -timeout=120m -args -run-kills=20 -run-set=100000 -run-others=200000 && \
-	$(GO) test ./triaging -run '^TestSQLiteServiceKilled$$' -count=1 -v -timeout=120m -args -feed-kills=20 -feed-some=2000
+	@eval "$$(scripts/services env)"; cd integration && failed=0; \
+	measure() { $(GO) test ./triaging -count=1 -v -timeout=120m -run "$$@" || failed=1; }; \
+	measure '^TestSQLiteIndex$$' -args -rows=1000000 -judge; \
+	measure '^TestIndex$$/^PostgreSQL$$' -args -rows=300000 -judge; \
+	measure '^TestSQLiteFeed$$' -args -feed-queued=50000 -judge; \
+	measure '^TestSQLiteVisible$$' -args -visible-rate=1000 -visible-some=30000 -judge; \
+	measure '^TestSQLiteRunKilled$$' -args -run-kills=20 -run-set=100000 -run-others=200000 -judge; \
+	measure '^TestRuns$$/^Canary$$'; \
+	measure '^TestSQLiteServiceKilled$$' -args -feed-kills=20 -feed-some=2000; \
+	measure '^(TestSQLiteKeep|TestSQLiteKeepFull|TestKeep)$$' -args -keep-rounds=5 -keep-messages=5000; \
+	exit $$failed
 
 scale: ## the embedded broker with a million messages waiting, a million delayed, many queues and many connections
 	@cd integration && $(GO) test ./brokers -run '^(TestWaiting|TestDelayed|TestMany)$$' -count=1 -v -timeout=60m \

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/rehop/rehop/tools/services/internal/daemon"
+	"github.com/rehop/rehop/tools/services/internal/network"
 	"github.com/rehop/rehop/tools/services/internal/state"
 )
 
@@ -28,6 +29,9 @@ func (h *host) down() error {
 // remove stops what runs in a state directory, which is locked, and deletes it.
 func (h *host) remove(dir state.Dir) error {
 	if err := daemon.KillAll(dir); err != nil {
+		return err
+	}
+	if err := network.Of(dir).Remove(); err != nil {
 		return err
 	}
 	return dir.Remove()

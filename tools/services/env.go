@@ -21,6 +21,9 @@ func (h *host) env() error {
 			continue
 		}
 		if missing := h.missing(e); missing != "" {
+			if e.onDemand() && h.dir.Missing(e.Service()) == "" {
+				continue // nobody has asked for it
+			}
 			reasons = append(reasons, e.Service()+": "+missing)
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rehop/rehop/tools/services/internal/browser"
 	"github.com/rehop/rehop/tools/services/internal/clients"
 	"github.com/rehop/rehop/tools/services/internal/database"
 	"github.com/rehop/rehop/tools/services/internal/export"
@@ -32,6 +33,8 @@ type node interface {
 	Start() error // returns when it serves
 	Stop() error  // in order
 	Kill() error  // at once
+	Pause() error // stops it where it is, until Resume
+	Resume() error
 	Ctl(args []string) (code int, err error)
 	Serving() bool
 	Pid() (pid int, runs bool)
@@ -46,7 +49,7 @@ type missing interface{ Missing() []string }
 type entry struct {
 	service
 	nodes  []node
-	chosen bool // of the release of RabbitMQ that tests use, or not of RabbitMQ
+	chosen bool // tests use it: of the release of RabbitMQ that tests use, or not of RabbitMQ
 }
 
 // lineup is all services, each after those that it needs.
@@ -66,8 +69,9 @@ func newLineup(dir state.Dir, chosen rabbitmq.Release, elsewhere string, slow da
 		}
 		l.add(rabbitmq.Single(r, dir, home), r == chosen)
 		l.add(rabbitmq.Cluster(r, dir, home), r == chosen)
+		l.add(rabbitmq.Apart(r, dir, home), r == chosen)
 	}
-	for _, name := range append([]string{"rabbitmq", "cluster", rabbitmq.SingleNode}, rabbitmq.ClusterNodes()...) {
+	for _, name := range append([]string{"rabbitmq", "cluster", "apart", rabbitmq.SingleNode}, rabbitmq.ClusterNodes()...) {
 		l.aliases[name] = name + "-" + chosen.Name
 	}
 	postgres := database.NewPostgres(dir, slow)
@@ -79,6 +83,7 @@ func newLineup(dir state.Dir, chosen rabbitmq.Release, elsewhere string, slow da
 		entry{mariadb, []node{mariadb}, true},
 		entry{mysql, []node{mysql}, true},
 		entry{clients.New(dir), nil, true},
+		entry{browser.New(dir), nil, true},
 	)
 	return l
 }
@@ -105,7 +110,7 @@ func (l lineup) choose(names []string) ([]entry, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(l.entries, func(e entry) bool { return e.Service() == l.full(name) })
 		if i < 0 {
-			return nil, fmt.Errorf("there is no service %q; the services are: rabbitmq cluster %s", name, strings.Join(l.names(), " "))
+			return nil, fmt.Errorf("there is no service %q; the services are: rabbitmq cluster apart %s", name, strings.Join(l.names(), " "))
 		}
 		wanted[l.full(name)] = true
 		for _, need := range l.entries[i].Needs() {
@@ -114,7 +119,7 @@ func (l lineup) choose(names []string) ([]entry, error) {
 	}
 	var chosen []entry
 	for _, e := range l.entries {
-		if wanted[e.Service()] || len(names) == 0 && e.chosen {
+		if wanted[e.Service()] || len(names) == 0 && e.chosen && !e.onDemand() {
 			chosen = append(chosen, e)
 		}
 	}
@@ -148,6 +153,12 @@ func (l lineup) node(name string) (node, entry, error) {
 		}
 	}
 	return nil, entry{}, fmt.Errorf("there is no node %q; the nodes are: %s", name, strings.Join(l.nodeNames(), " "))
+}
+
+// onDemand reports whether the service is started only if it is named.
+func (e entry) onDemand() bool {
+	s, ok := e.service.(interface{ OnDemand() bool })
+	return ok && s.OnDemand()
 }
 
 // notServing are the nodes that do not serve, or what else is missing.

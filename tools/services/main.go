@@ -29,18 +29,26 @@ const manual = `scripts/services - the real brokers and databases that rehop's t
   scripts/services stop NODE         stop a node gracefully
   scripts/services restart NODE      stop, then start
   scripts/services kill NODE         kill -9 the node's process, at once
+  scripts/services pause NODE        stop the node's process where it is (SIGSTOP): nobody answers on its
+                                     connections
+  scripts/services resume NODE       let it continue (SIGCONT)
+  scripts/services isolate NODE      take the network link of a node of "apart" down
+  scripts/services reconnect NODE    take it up again
   scripts/services ctl NODE ARG...   rabbitmqctl, psql, mariadb or mysql against that node
                                      (psql on the admin console for pgbouncer)
 
 Services and their nodes:
   rabbitmq   single        one broker, with TLS, management and prometheus
   cluster    c1 c2 c3      three brokers joined to one cluster
+  apart      a1 a2 a3      the same, each broker in a network namespace of its own, joined by a bridge.
+                           Needs root, and is started only by its name
   postgres   pg            PostgreSQL
   pgbouncer  pgbouncer     PgBouncer in front of pg, with transaction pooling
   mariadb    maria         MariaDB
   mysql      mysql         MySQL, from Debian unstable
   clients                  no server, but AMQP clients of other languages, and programs by which
                            tests check and break things
+  browser                  no server, but Chromium and nginx, from Debian 13, which tests start
 
 RabbitMQ has three releases: %s. Each has services and nodes of its own, as in rabbitmq-4.3 with
 single-4.3 and cluster-4.3 with c1-4.3. Names without a release mean the one of REHOP_RABBITMQ. All
@@ -63,10 +71,11 @@ Environment:
                         between 0 and twice that
 
 Nothing here touches a server that the machine already has: the nodes have their own names, ports,
-epmd, Erlang cookie, passwords, configuration and data, listen on the loopback interface only, and run
-as the current user (PostgreSQL and PgBouncer, which refuse root, as the user postgres then). RabbitMQ
-and MySQL are installed apart from the packages of the machine, below /var/cache/rehop-services, once
-for all users and checkouts; they need the right to mount. Needs Linux (/proc).
+epmd, Erlang cookie, passwords, configuration and data, listen on the loopback interface (those of apart
+on addresses of 198.18.0.0/15 that no other machine can reach), and run
+as the current user (PostgreSQL and PgBouncer, which refuse root, as the user postgres then). RabbitMQ,
+MySQL, Chromium and nginx are installed apart from the packages of the machine, below
+/var/cache/rehop-services, once for all users and checkouts; they need the right to mount. Needs Linux (/proc).
 `
 
 // process is what the program gets from and gives to its surroundings.
@@ -146,7 +155,7 @@ func (p process) run() (code int, err error) {
 		return 0, h.status()
 	case "env":
 		return 0, h.env()
-	case "start", "stop", "restart", "kill", "ctl":
+	case "start", "stop", "restart", "kill", "pause", "resume", "isolate", "reconnect", "ctl":
 		if len(args) == 0 || len(args) > 1 && command != "ctl" {
 			return 0, fmt.Errorf("%s needs the name of one node; the nodes are: %s", command, strings.Join(h.lineup.nodeNames(), " "))
 		}

@@ -44,10 +44,10 @@ func TestRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		{name: "service", args: []string{"up", "oracle"}, want: `there is no service "oracle"; the services are: rabbitmq cluster rabbitmq-3.10`},
+		{name: "service", args: []string{"up", "oracle"}, want: `there is no service "oracle"; the services are: rabbitmq cluster apart rabbitmq-3.10`},
 		{name: "release of a service", args: []string{"up", "rabbitmq-4.1"}, want: `there is no service "rabbitmq-4.1"`},
 		{name: "release", env: map[string]string{"REHOP_RABBITMQ": "4.1"}, args: []string{"env"}, want: `REHOP_RABBITMQ: there is no release "4.1"`},
-		{name: "node", args: []string{"kill", "c4"}, want: `there is no node "c4"; the nodes are: single c1 c2 c3 single-3.10`},
+		{name: "node", args: []string{"kill", "c4"}, want: `there is no node "c4"; the nodes are: single c1 c2 c3 a1 a2 a3 single-3.10`},
 		{name: "no node", args: []string{"kill"}, want: "kill needs the name of one node"},
 		{name: "two nodes", args: []string{"start", "c1", "c2"}, want: "start needs the name of one node"},
 		{name: "never started", args: []string{"start", "c1"}, want: "c1-4.3 was never started; run: scripts/services up cluster-4.3"},
@@ -80,6 +80,9 @@ func TestEnvOfNothing(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("got %q, want %q in it", out, want)
 		}
+	}
+	if strings.Contains(out, "apart") {
+		t.Errorf("got %q, want nothing about a service that is started only if it is named", out)
 	}
 	if strings.Contains(out, "3.10") || strings.Contains(out, "REHOP_RABBITMQ_URL") {
 		t.Errorf("got %q, want nothing about other releases, and no addresses", out)
@@ -128,11 +131,13 @@ func TestChooseServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ names, want string }{
-		{"", "rabbitmq-4.0 cluster-4.0 postgres pgbouncer mariadb mysql clients"},
+		{"", "rabbitmq-4.0 cluster-4.0 postgres pgbouncer mariadb mysql clients browser"},
 		{"rabbitmq", "rabbitmq-4.0"},
 		{"cluster-4.3 rabbitmq rabbitmq-3.10", "rabbitmq-3.10 rabbitmq-4.0 cluster-4.3"},
 		{"pgbouncer", "postgres pgbouncer"}, // which it needs, and first
 		{"mysql mysql", "mysql"},
+		{"browser", "clients browser"},
+		{"apart", "apart-4.0"}, // which without names is not started
 	} {
 		entries, err := h.lineup.choose(strings.Fields(c.names))
 		if err != nil {
@@ -155,7 +160,7 @@ func TestNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, want := range map[string]string{"single": "single-" + release, "c2": "c2-" + release, "single-4.0": "single-4.0", "pg": "pg"} {
+		for name, want := range map[string]string{"single": "single-" + release, "c2": "c2-" + release, "a3": "a3-" + release, "single-4.0": "single-4.0", "pg": "pg"} {
 			if n, _, err := h.lineup.node(name); err != nil || n.Node() != want {
 				t.Errorf("REHOP_RABBITMQ=%s: %s means %v, %v, want %s", release, name, n, err, want)
 			}

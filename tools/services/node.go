@@ -21,6 +21,22 @@ func (h *host) node(command, name string, args []string) (code int, err error) {
 		return 0, n.Stop()
 	case "kill":
 		return 0, n.Kill()
+	case "pause":
+		return 0, n.Pause()
+	case "resume":
+		return 0, n.Resume()
+	case "isolate", "reconnect":
+		link, ok := n.(interface {
+			Isolate() error
+			Reconnect() error
+		})
+		if !ok {
+			return 0, fmt.Errorf("%s has no network of its own", n.Node())
+		}
+		if command == "isolate" {
+			return 0, link.Isolate()
+		}
+		return 0, link.Reconnect()
 	case "restart":
 		if err := n.Stop(); err != nil {
 			return 0, err

@@ -2,12 +2,18 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rehop/rehop/tools/services/internal/export"
+	"github.com/rehop/rehop/tools/services/internal/network"
+	"github.com/rehop/rehop/tools/services/internal/rabbitmq"
+	"github.com/rehop/rehop/tools/services/internal/state"
 )
 
 // fake is a service that fails where a test wants.
@@ -98,6 +104,66 @@ func TestUpWithFailures(t *testing.T) {
 	for name := range reasons {
 		if got := h.dir.Missing(name); got != "" {
 			t.Errorf("%s is up, and its reason is still %q", name, got)
+		}
+	}
+}
+
+// A release that Debian does not have any more is an error only for those who require all services.
+func TestSuiteMovedOn(t *testing.T) {
+	for required, want := range map[string]bool{"": false, "0": false, "1": true} {
+		h, log := newHost(t, map[string]string{"REHOP_REQUIRE_SERVICES": required})
+		moved := &fake{name: "rabbitmq-4.3", onPrepare: &rabbitmq.MovedError{Version: "4.4.0"}}
+		var failed error
+		h.install([]entry{{service: moved}}, func(_ entry, err error) { failed = err })
+		if (failed != nil) != want || want && !strings.Contains(failed.Error(), "has RabbitMQ 4.4.0") {
+			t.Errorf("REHOP_REQUIRE_SERVICES=%q: got %v, want an error: %v", required, failed, want)
+		}
+		if attention := strings.Contains(log.String(), "ATTENTION"); attention == want {
+			t.Errorf("REHOP_REQUIRE_SERVICES=%q: got a line with ATTENTION: %v, want %v:\n%s", required, attention, !want, log)
+		}
+	}
+}
+
+// What a test that was killed has left is removed by the next up, with its network.
+func TestLeftNetworkIsRemoved(t *testing.T) {
+	if reason := network.Lacks(); reason != "" {
+		if os.Getenv("REHOP_REQUIRE_SERVICES") == "1" {
+			t.Fatal(reason)
+		}
+		t.Skip(reason)
+	}
+	owner := exec.Command("/bin/true")
+	if err := owner.Run(); err != nil {
+		t.Fatal(err)
+	}
+	// As package lab names it. No process began with the machine, so its owner has ended even if another has its number.
+	path, err := os.MkdirTemp("/tmp", fmt.Sprintf("rehop-services-%d-own-%d-0-", os.Getuid(), owner.ProcessState.Pid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(path) })
+	h, _ := newHost(t, nil)
+	b := choose(t, h) // whose ports nobody else has
+	dir, err := state.New(path, "/some/checkout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := dir.Lock() // another up on this machine may remove the directory once it is unlocked
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(dir.KeepBlock(b), network.Of(dir).Make([]string{"a1"})); err != nil {
+		t.Fatal(err)
+	}
+	space := "/run/netns/" + network.Of(dir).Namespace("a1")
+	if _, err := os.Stat(space); err != nil {
+		t.Error(err)
+	}
+	unlock()
+	h.removeOrphans()
+	for _, left := range []string{path, space} {
+		if _, err := os.Stat(left); !os.IsNotExist(err) {
+			t.Errorf("%s: got %v, want that it is gone", left, err)
 		}
 	}
 }

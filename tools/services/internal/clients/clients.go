@@ -21,7 +21,7 @@ import (
 	"github.com/rehop/rehop/tools/services/internal/state"
 )
 
-// libraries are those of Node.js, which no Debian package has: amqplib, rascal and all that they need, each with its version and SHA-512. By npm, and
+// libraries are those of Node.js, which no Debian package has: amqplib, rascal and all that they need, and axe-core, which examines pages, each with its version and SHA-512. By npm, and
 // not from a fixed address: whoever has a mirror has configured npm for it.
 //
 //go:embed node/package.json node/package-lock.json
@@ -146,5 +146,8 @@ func (c *Clients) InstalledVersion() string {
 
 // Env describes the clients to tests.
 func (c *Clients) Env() []export.Variable {
-	return []export.Variable{{Name: "REHOP_CLIENTS_NODE_PATH", Value: c.home()}}
+	return []export.Variable{
+		{Name: "REHOP_CLIENTS_NODE_PATH", Value: c.home()},
+		{Name: "REHOP_AXE", Value: filepath.Join(c.home(), "axe-core", "axe.min.js")},
+	}
 }

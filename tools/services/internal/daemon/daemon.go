@@ -187,6 +187,25 @@ func (d Daemon) Kill(others ...int) error {
 	return nil
 }
 
+// Pause stops the server and its children by SIGSTOP: their connections stay, and nobody answers.
+func (d Daemon) Pause() error { return d.signalAll(syscall.SIGSTOP) }
+
+// Resume continues a server that was paused.
+func (d Daemon) Resume() error { return d.signalAll(syscall.SIGCONT) }
+
+func (d Daemon) signalAll(signal syscall.Signal) error {
+	pid, runs := d.Pid()
+	if !runs {
+		return fmt.Errorf("%s does not run", d.Name)
+	}
+	for _, pid := range append([]int{pid}, d.Children()...) {
+		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("send signal %v to %s (pid %d): %w", signal, d.Name, pid, err)
+		}
+	}
+	return nil
+}
+
 // Children are the pids of the processes that the server has forked.
 func (d Daemon) Children() []int {
 	pid, runs := d.Pid()

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,20 +12,13 @@ import (
 
 	"github.com/rehop/rehop/tools/services/internal/program"
 	"github.com/rehop/rehop/tools/services/internal/state"
+	"github.com/rehop/rehop/tools/services/internal/state/statetest"
 )
 
 // place is a state directory whose servers are killed when the test has ended.
 func place(t *testing.T) state.Dir {
 	t.Helper()
-	dir, err := state.New(filepath.Join(t.TempDir(), "state"), "/some/checkout")
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock, err := dir.Lock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock()
+	dir := statetest.Dir(t, 0)
 	t.Cleanup(func() {
 		if err := KillAll(dir); err != nil {
 			t.Error(err)
@@ -72,6 +66,40 @@ func TestStartKillStart(t *testing.T) {
 	}
 	if err := d.Kill(); err != nil {
 		t.Errorf("kill what does not run: %v", err)
+	}
+}
+
+// A server that is paused still runs, with its children, and can be killed.
+func TestPauseAndResume(t *testing.T) {
+	d := In(place(t), "server")
+	if err := d.Pause(); err == nil || !strings.Contains(err.Error(), "server does not run") {
+		t.Errorf("pause what does not run: got %v, want an error that says so", err)
+	}
+	spawn(t, d, "sleep 600 & echo ready; wait")
+	if err := d.Await(printed(d, "ready")); err != nil {
+		t.Fatal(err)
+	}
+	pid, _ := d.Pid()
+	all := append([]int{pid}, d.Children()...)
+	if len(all) != 2 {
+		t.Fatalf("got the processes %v, want the server and its child", all)
+	}
+	stopped := func() (n int) {
+		for _, pid := range all {
+			if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && strings.Contains(string(stat), ") T ") {
+				n++
+			}
+		}
+		return n
+	}
+	if err := errors.Join(d.Pause(), d.Await(func() bool { return stopped() == 2 })); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.Resume(), d.Await(func() bool { return stopped() == 0 })); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.Pause(), d.Kill()); err != nil || d.Runs() {
+		t.Errorf("kill what is paused: got %v, runs %v, want that it has ended", err, d.Runs())
 	}
 }
 

@@ -7,25 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rehop/rehop/tools/services/internal/state"
+	"github.com/rehop/rehop/tools/services/internal/state/statetest"
 )
-
-func place(t *testing.T) state.Dir {
-	t.Helper()
-	dir, err := state.New(filepath.Join(t.TempDir(), "state"), "/some/checkout")
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock, err := dir.Lock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock()
-	if err := dir.KeepBlock(28600); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
 
 // A directory is there complete or not at all, and what was made once stays.
 func TestMakeOnce(t *testing.T) {
@@ -56,7 +39,7 @@ func TestMakeOnce(t *testing.T) {
 }
 
 func TestPassword(t *testing.T) {
-	p := NewPostgres(place(t), SlowSync{})
+	p := NewPostgres(statetest.Dir(t, statetest.Block), SlowSync{})
 	if err := os.Mkdir(p.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +59,7 @@ func TestPassword(t *testing.T) {
 }
 
 func TestSlowSync(t *testing.T) {
-	dir := place(t)
+	dir := statetest.Dir(t, statetest.Block)
 	if env, err := (SlowSync{}).environment(dir); err != nil || len(env) > 0 {
 		t.Errorf("without a delay: got %v, %v, want nothing", env, err)
 	}
@@ -96,7 +79,7 @@ func TestSlowSync(t *testing.T) {
 
 // PgBouncer leads to PostgreSQL, by the same password.
 func TestPgBouncerConfiguration(t *testing.T) {
-	dir := place(t)
+	dir := statetest.Dir(t, statetest.Block)
 	p := NewPostgres(dir, SlowSync{})
 	b := NewPgBouncer(dir, p)
 	for _, d := range []string{p.Dir, b.Dir} {

@@ -51,7 +51,7 @@ func (s *server) Ports() []ports.Named { return []ports.Named{{Protocol: "sql", 
 func (s *server) file(name string) string { return filepath.Join(s.Dir, name) }
 
 // Serving reports whether the server accepts clients.
-func (s *server) Serving() bool { return s.Runs() && ports.Accepts(s.port()) }
+func (s *server) Serving() bool { return s.Runs() && ports.Accepts(ports.Loopback, s.port()) }
 
 // Kill kills the server at once.
 func (s *server) Kill() error { return s.Daemon.Kill() }
@@ -76,7 +76,7 @@ func (s *server) launch(version func() string, prepare func() (program.Program, 
 	if err != nil {
 		return err
 	}
-	if err := ports.AwaitFree(s.port(), s.Name); err != nil {
+	if err := ports.AwaitFree(ports.Loopback, s.port(), s.Name); err != nil {
 		return err
 	}
 	if err := s.KeepVersion(version()); err != nil {

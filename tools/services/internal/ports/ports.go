@@ -36,7 +36,7 @@ const (
 	perRelease = 18 // ports of one release: see RabbitMQ
 	Releases   = 3  // for which there is room
 
-	// In this range rabbitmqctl listens, itself a short-lived Erlang node.
+	// CtlFirst is the beginning of the range in which rabbitmqctl listens, itself a short-lived Erlang node.
 	CtlFirst = 60
 	CtlLast  = 99
 )
@@ -56,7 +56,7 @@ func (b Block) At(offset int) int { return int(b) + offset }
 // Node is which of a release's RabbitMQ nodes a port belongs to.
 type Node int
 
-// The nodes of a release. The zero value is the single node, others are those of the cluster, from 1 on.
+// Single is the single node of a release. Others are those of the cluster, from 1 on.
 const Single Node = 0
 
 // RabbitMQ are the ports of one node.
@@ -160,9 +160,12 @@ func parse(table io.Reader) ([]int, error) {
 	}
 }
 
-// Accepts reports whether a TCP connection to the port succeeds.
-func Accepts(port int) bool {
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), 5*time.Second)
+// Loopback is where all servers listen but those that have a network namespace.
+const Loopback = "127.0.0.1"
+
+// Accepts reports whether a TCP connection to the port of a host succeeds.
+func Accepts(host string, port int) bool {
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, strconv.Itoa(port)), 5*time.Second)
 	if err != nil {
 		return false
 	}
@@ -172,9 +175,9 @@ func Accepts(port int) bool {
 
 // AwaitFree returns when nobody listens on the port. What is left of a server that was killed may do so for a moment. After that
 // it fails: another process would soon be taken for the server.
-func AwaitFree(port int, server string) error {
+func AwaitFree(host string, port int, server string) error {
 	for range 100 {
-		if !Accepts(port) {
+		if !Accepts(host, port) {
 			return nil
 		}
 		time.Sleep(50 * time.Millisecond)

@@ -118,11 +118,11 @@ func TestListening(t *testing.T) {
 	if !slices.Contains(listening, port) {
 		t.Errorf("port %d is not among those on which something listens: %v", port, listening)
 	}
-	if !Accepts(port) {
+	if !Accepts(Loopback, port) {
 		t.Errorf("port %d does not accept", port)
 	}
 	l.Close()
-	if err := AwaitFree(port, "nobody"); err != nil {
+	if err := AwaitFree(Loopback, port, "nobody"); err != nil {
 		t.Error(err)
 	}
 }

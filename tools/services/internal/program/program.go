@@ -19,6 +19,9 @@ type Program struct {
 	Env  []string            // all of it
 	As   *syscall.Credential // nil: the current user
 
+	// Network is a network namespace, by the name that ip knows; only root can enter it. Empty: that of this process.
+	Network string
+
 	// Tree is a directory whose usr and etc the program sees as /usr and /etc. Otherwise it sees the file system of the machine, so
 	// files have the same paths inside and outside. Empty: the machine's own.
 	Tree string
@@ -37,7 +40,10 @@ func Environment(home string, more ...string) []string {
 func (p Program) Command() *exec.Cmd {
 	args := p.Args
 	if p.Tree != "" {
-		args = append([]string{"/proc/self/exe", EnterCommand, p.Tree}, args...)
+		args = append([]string{p.self(), EnterCommand, p.Tree}, args...)
+	}
+	if p.Network != "" { // ip executes the program in its own place, so the pid stays as well
+		args = append([]string{"ip", "netns", "exec", p.Network}, args...)
 	}
 	c := exec.Command(args[0], args[1:]...)
 	c.Env = p.Env
@@ -53,6 +59,18 @@ func (p Program) Command() *exec.Cmd {
 		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
 	return c
+}
+
+// self is the file of this program, as the process that executes it finds it.
+func (p Program) self() string {
+	if p.Network == "" {
+		return "/proc/self/exe"
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "/proc/self/exe" // which ip takes for itself, and reports
+	}
+	return self
 }
 
 // Enter replaces this process, which must have a mount namespace of its own, by a program of a tree. It returns only on failure.

@@ -35,6 +35,18 @@ func TestCommandInTree(t *testing.T) {
 	}
 }
 
+// In a network namespace the program is started by ip, which would take /proc/self/exe for itself.
+func TestCommandInNetwork(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Program{Args: []string{"/usr/bin/epmd"}, Tree: "/tree", Network: "space"}.Command()
+	if want := []string{"ip", "netns", "exec", "space", self, EnterCommand, "/tree", "/usr/bin/epmd"}; !slices.Equal(c.Args, want) {
+		t.Errorf("got arguments %v, want %v", c.Args, want)
+	}
+}
+
 func TestAttach(t *testing.T) {
 	for script, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -9 $$": 1} {
 		code, err := Program{Args: []string{"/bin/sh", "-c", script}}.Attach()

@@ -14,10 +14,13 @@ func (n *Node) config(version string) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	port := n.ports()
-	line("listeners.tcp.local = 127.0.0.1:%d", port.AMQP)
-	line("management.tcp.ip = 127.0.0.1")
+	line("listeners.tcp.local = %s:%d", n.host(), port.AMQP)
+	if n.apart != 0 {
+		line("loopback_users = none")
+	}
+	line("management.tcp.ip = %s", n.host())
 	line("management.tcp.port = %d", port.Management)
-	line("prometheus.tcp.ip = 127.0.0.1")
+	line("prometheus.tcp.ip = %s", n.host())
 	line("prometheus.tcp.port = %d", port.Prometheus)
 	line("log.file.level = info")
 	line("# Full disks and little memory are no concern of the tests.")
@@ -55,15 +58,15 @@ func (n *Node) config(version string) string {
 	line("cluster_name = rehop")
 	line("cluster_partition_handling = pause_minority")
 	line("cluster_formation.peer_discovery_backend = classic_config")
-	line("cluster_formation.target_cluster_size_hint = %d", len(clusterNodes))
+	line("cluster_formation.target_cluster_size_hint = %d", len(n.service.Nodes))
 	if before(version, 3, 13) {
 		line("# The founder, while it holds the lock, asks its peers for 5 s whether one of them already has a cluster.")
 		line("# Later versions do not lock that long, and need the time.")
 		line("cluster_formation.discovery_retry_limit = 1")
 		line("cluster_formation.discovery_retry_interval = 100")
 	}
-	for i, peer := range clusterNodes {
-		line("cluster_formation.classic_config.nodes.%d = %s", i+1, erlangName(peer))
+	for i, peer := range n.service.Nodes {
+		line("cluster_formation.classic_config.nodes.%d = %s", i+1, peer.erlangName())
 	}
 	return b.String()
 }
@@ -104,17 +107,18 @@ func definitions() string {
 // /var/lib/rabbitmq is given, even where the file does not exist.
 func (n *Node) environment() []string {
 	// Erlang's distribution listens on all interfaces by default.
-	const loopback = "-kernel inet_dist_use_interface {127,0,0,1}"
-	server := loopback
+	only := "-kernel inet_dist_use_interface {" + strings.ReplaceAll(n.host(), ".", ",") + "}"
+	server := only
 	if n.clustered() {
 		// The nodes notice within some 10 s (not 60) that a peer hangs. A peer whose process died they notice at once.
 		server += " -kernel net_ticktime 10"
 	}
 	return []string{
 		fmt.Sprint("ERL_EPMD_PORT=", n.epmd.port()),
-		"ERL_EPMD_ADDRESS=127.0.0.1",
+		"ERL_EPMD_ADDRESS=" + n.host(),
 		"ERL_CRASH_DUMP=" + n.file("log/erl_crash.dump"),
-		"RABBITMQ_NODENAME=" + erlangName(n.short),
+		"RABBITMQ_NODENAME=" + n.erlangName(),
+		fmt.Sprint("RABBITMQ_USE_LONGNAME=", n.apart != 0),
 		fmt.Sprint("RABBITMQ_DIST_PORT=", n.ports().Dist),
 		"RABBITMQ_CONF_ENV_FILE=" + n.file("rabbitmq-env.conf"),
 		"RABBITMQ_CONFIG_FILE=" + n.file("rabbitmq.conf"),
@@ -128,7 +132,7 @@ func (n *Node) environment() []string {
 		"RABBITMQ_FEATURE_FLAGS_FILE=" + n.file("data/feature_flags"),
 		"RABBITMQ_LOG_BASE=" + n.file("log"),
 		"RABBITMQ_PID_FILE=" + n.file("beam.pid"),
-		"RABBITMQ_CTL_ERL_ARGS=" + loopback,
+		"RABBITMQ_CTL_ERL_ARGS=" + only,
 		fmt.Sprint("RABBITMQ_CTL_DIST_PORT_MIN=", n.block().At(ports.CtlFirst)),
 		fmt.Sprint("RABBITMQ_CTL_DIST_PORT_MAX=", n.block().At(ports.CtlLast)),
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=" + server,

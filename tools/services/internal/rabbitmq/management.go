@@ -10,7 +10,7 @@ import (
 
 // get asks the node's management API. into may be nil.
 func (n *Node) get(path string, into any) error {
-	request, err := http.NewRequest("GET", fmt.Sprintf("http://127.0.0.1:%d%s", n.ports().Management, path), nil)
+	request, err := http.NewRequest("GET", fmt.Sprintf("http://%s:%d%s", n.host(), n.ports().Management, path), nil)
 	if err != nil {
 		return err
 	}

@@ -7,9 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/rehop/rehop/tools/services/internal/daemon"
+	"github.com/rehop/rehop/tools/services/internal/network"
 	"github.com/rehop/rehop/tools/services/internal/ports"
 	"github.com/rehop/rehop/tools/services/internal/program"
 	"github.com/rehop/rehop/tools/services/internal/state"
@@ -18,14 +20,36 @@ import (
 // Node is a broker, or one of those that make a cluster.
 type Node struct {
 	daemon.Daemon
-	dir   state.Dir
-	epmd  *epmd
-	short string // its name without the release
-	which ports.Node
+	site
+	service *Service
+	epmd    *epmd
+	short   string // its name without the release
+	which   ports.Node
+}
+
+// site is where a server runs.
+type site struct {
+	dir state.Dir
+	// apart is the number of the network namespace in which the server runs, from 1 on, and namespace its name; 0 and "" are the machine's.
+	apart     int
+	namespace string
+}
+
+// host is the address of the site.
+func (s site) host() string {
+	if s.apart == 0 {
+		return ports.Loopback
+	}
+	return network.Of(s.dir).Address(s.apart)
 }
 
 // erlangName is the name by which nodes know each other. Those of other releases have the same, and another port mapper.
-func erlangName(short string) string { return "rehop-" + short + "@localhost" }
+func (n *Node) erlangName() string {
+	if n.apart == 0 {
+		return "rehop-" + n.short + "@localhost"
+	}
+	return "rehop-" + n.short + "@" + n.host()
+}
 
 // Node is the node's name.
 func (n *Node) Node() string { return n.Name }
@@ -51,7 +75,7 @@ func (n *Node) Ports() []ports.Named {
 
 // Serving reports whether the node accepts clients. It opens its listeners last, after its plugins started and the definitions were
 // loaded; a node whose application is stopped or paused has them closed.
-func (n *Node) Serving() bool { return n.Runs() && ports.Accepts(n.ports().AMQP) }
+func (n *Node) Serving() bool { return n.Runs() && ports.Accepts(n.host(), n.ports().AMQP) }
 
 // launch starts the node unless it runs, and does not wait.
 func (n *Node) launch() error {
@@ -67,7 +91,7 @@ func (n *Node) launch() error {
 	if err != nil {
 		return err
 	}
-	if err := ports.AwaitFree(n.ports().AMQP, n.Name); err != nil {
+	if err := ports.AwaitFree(n.host(), n.ports().AMQP, n.Name); err != nil {
 		return err
 	}
 	version := installed.version()
@@ -79,7 +103,7 @@ func (n *Node) launch() error {
 	}
 	// Under systemd the start script executes Erlang; otherwise it would stay as its parent, and the pid would be that of the script.
 	env := program.Environment(n.dir.Home(), append(n.environment(), "RUNNING_UNDER_SYSTEMD=true")...)
-	return n.Spawn(installed.program(env, "rabbitmq-server"))
+	return n.Spawn(n.in(installed.program(env, "rabbitmq-server")))
 }
 
 // configure writes the configuration.
@@ -162,13 +186,39 @@ func (n *Node) ctl(args ...string) (program.Program, error) {
 		return program.Program{}, err
 	}
 	env := program.Environment(n.dir.Home(), n.environment()...)
-	return installed.program(env, "rabbitmqctl", append([]string{"-n", erlangName(n.short)}, args...)...), nil
+	return n.in(installed.program(env, "rabbitmqctl", append([]string{"-n", n.erlangName()}, args...)...)), nil
+}
+
+// in is a program that runs at the site.
+func (s site) in(program program.Program) program.Program {
+	program.Network = s.namespace
+	return program
+}
+
+// Isolate cuts the node off from the others and from the machine.
+func (n *Node) Isolate() error {
+	if n.apart == 0 {
+		return n.notApart()
+	}
+	return network.Of(n.dir).Isolate(n.short)
+}
+
+// Reconnect ends that.
+func (n *Node) Reconnect() error {
+	if n.apart == 0 {
+		return n.notApart()
+	}
+	return network.Of(n.dir).Reconnect(n.short)
+}
+
+func (n *Node) notApart() error {
+	return fmt.Errorf("%s has no network of its own; those of apart-%s have: %s", n.Name, n.epmd.release.Name, strings.Join(apartNodes, " "))
 }
 
 // epmd is the Erlang port mapper of a release's nodes. A node would start one by itself, but then its pid would be unknown.
 type epmd struct {
 	daemon.Daemon
-	dir       state.Dir
+	site
 	release   Release
 	elsewhere string // REHOP_RABBITMQ_HOME
 }
@@ -198,13 +248,13 @@ func (e *epmd) launch() error {
 	if installed.tree == "" {
 		name = "epmd"
 	}
-	if err := e.Spawn(program.Program{
-		Args: []string{name, "-port", fmt.Sprint(e.port()), "-address", "127.0.0.1"},
+	if err := e.Spawn(e.in(program.Program{
+		Args: []string{name, "-port", fmt.Sprint(e.port()), "-address", e.host()},
 		Env:  program.Environment(e.dir.Home()), Tree: installed.tree,
-	}); err != nil {
+	})); err != nil {
 		return err
 	}
-	return e.Await(func() bool { return ports.Accepts(e.port()) })
+	return e.Await(func() bool { return ports.Accepts(e.host(), e.port()) })
 }
 
 // makeCookie makes the secret by which Erlang's nodes trust each other, once per state directory.
@@ -219,20 +269,18 @@ func makeCookie(home string) error {
 	return state.Write(name, rand.Text(), 0o400)
 }
 
-// install installs the release unless it is there, and reports when its suite has moved on.
+// install installs the release unless it is there. The error is a MovedError if its suite has another one by now.
 func (e *epmd) install(out io.Writer) error {
-	if e.elsewhere == "" {
-		if err := e.release.tree().Install(out); err != nil {
-			return err
-		}
+	if e.elsewhere != "" {
+		_, err := e.installed()
+		return err
+	}
+	if err := e.release.tree().Install(out); err != nil {
+		return err
 	}
 	installed, err := e.installed()
 	if err != nil {
 		return err
 	}
-	if version := installed.version(); e.elsewhere == "" && !is(version, e.release.Name) {
-		fmt.Fprintf(out, "services: ATTENTION: Debian %s has RabbitMQ %s, and not %s any more: that is what runs as rabbitmq-%s and cluster-%s\n",
-			e.release.suite, version, e.release.Name, e.release.Name, e.release.Name)
-	}
-	return nil
+	return e.release.compare(installed.version())
 }

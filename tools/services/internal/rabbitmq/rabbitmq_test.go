@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -15,25 +16,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rehop/rehop/tools/services/internal/state"
+	"github.com/rehop/rehop/tools/services/internal/program"
+	"github.com/rehop/rehop/tools/services/internal/state/statetest"
 )
-
-func place(t *testing.T) state.Dir {
-	t.Helper()
-	dir, err := state.New(filepath.Join(t.TempDir(), "state"), "/some/checkout")
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock, err := dir.Lock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock()
-	if err := dir.KeepBlock(28600); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
 
 func TestChoose(t *testing.T) {
 	if r, err := Choose(""); err != nil || r.Name != Default {
@@ -73,6 +58,22 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+func TestMoved(t *testing.T) {
+	release, err := Choose("4.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := release.compare("4.3.9"); err != nil {
+		t.Errorf("got %v for a version of the release, want no error", err)
+	}
+	for _, version := range []string{"4.4.0", "4.30.1", ""} {
+		var moved *MovedError
+		if err := release.compare(version); !errors.As(err, &moved) || moved.Version != version {
+			t.Errorf("version %q of 4.3: got %v, want a MovedError with it", version, err)
+		}
+	}
+}
+
 // A RabbitMQ elsewhere is used in place of the one that Debian has.
 func TestElsewhere(t *testing.T) {
 	home := t.TempDir()
@@ -92,14 +93,14 @@ func TestElsewhere(t *testing.T) {
 	if err != nil || got.home != home || got.tree != "" || got.version() != "4.1.2" {
 		t.Errorf("got %v (version %s), %v, want %s on the machine, version 4.1.2", got, got.version(), err, home)
 	}
-	s := Single(release, place(t), home)
+	s := Single(release, statetest.Dir(t, statetest.Block), home)
 	if s.InstalledVersion() != "4.1.2" || len(s.Packages()) > 0 {
 		t.Errorf("got version %s and missing packages %v, want 4.1.2 and none", s.InstalledVersion(), s.Packages())
 	}
 }
 
 func TestConfig(t *testing.T) {
-	dir := place(t)
+	dir := statetest.Dir(t, statetest.Block)
 	release, err := Choose("4.3")
 	if err != nil {
 		t.Fatal(err)
@@ -128,11 +129,56 @@ func TestConfig(t *testing.T) {
 	expect(cluster[2], "4.3.6", fmt.Sprint("listeners.tcp.local = 127.0.0.1:", cluster[2].ports().AMQP), true)
 	expect(cluster[0], "4.3.6", "cluster_formation.classic_config.nodes.3 = rehop-c3@localhost", true)
 	expect(single, "4.3.6", "cluster_partition_handling = pause_minority", false)
+	expect(cluster[0], "4.3.6", "loopback_users = none", false)
+}
+
+// Each node of apart has an address and a namespace of its own, in which its port mapper and rabbitmqctl are, too.
+func TestApart(t *testing.T) {
+	dir := statetest.Dir(t, statetest.Block)
+	release, err := Choose("4.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := Apart(release, dir, "").Nodes
+	seen := map[string]bool{}
+	for _, n := range nodes {
+		for _, own := range []string{n.host(), n.namespace, n.Dir, n.epmd.Dir, n.erlangName()} {
+			if seen[own] {
+				t.Errorf("%s shares %q with another node", n.Name, own)
+			}
+			seen[own] = true
+		}
+		config := n.config("4.3.6")
+		for _, line := range []string{
+			fmt.Sprintf("listeners.tcp.local = %s:%d", n.host(), n.ports().AMQP),
+			"management.tcp.ip = " + n.host(),
+			"loopback_users = none",
+			"cluster_formation.classic_config.nodes.1 = rehop-a1@" + nodes[0].host(),
+		} {
+			if !strings.Contains(config, line+"\n") {
+				t.Errorf("%s has no line %q:\n%s", n.Name, line, config)
+			}
+		}
+		if strings.Contains(config, "127.0.0.1") {
+			t.Errorf("%s listens on the loopback interface:\n%s", n.Name, config)
+		}
+		for _, want := range []string{"ERL_EPMD_ADDRESS=" + n.host(), "RABBITMQ_USE_LONGNAME=true", "RABBITMQ_NODENAME=" + n.erlangName()} {
+			if !slices.Contains(n.environment(), want) {
+				t.Errorf("%s: got environment %v, want %s in it", n.Name, n.environment(), want)
+			}
+		}
+		if n.epmd.host() != n.host() || n.in(program.Program{}).Network != n.namespace || n.epmd.in(program.Program{}).Network != n.namespace {
+			t.Errorf("%s and its port mapper are not at one place", n.Name)
+		}
+	}
+	if err := Cluster(release, dir, "").Nodes[0].Isolate(); err == nil || !strings.Contains(err.Error(), "a1 a2 a3") {
+		t.Errorf("isolate a node of cluster: got %v, want an error that names the nodes that can be isolated", err)
+	}
 }
 
 // Nothing of a node is in a directory of the machine's own RabbitMQ, and nodes of other releases have another port mapper.
 func TestEnvironment(t *testing.T) {
-	dir := place(t)
+	dir := statetest.Dir(t, statetest.Block)
 	mappers := map[string]string{}
 	for _, release := range Releases() {
 		for _, n := range append(Single(release, dir, "").Nodes, Cluster(release, dir, "").Nodes...) {
@@ -217,13 +263,13 @@ func TestCertificates(t *testing.T) {
 }
 
 func TestEnv(t *testing.T) {
-	dir := place(t)
+	dir := statetest.Dir(t, statetest.Block)
 	release, err := Choose("4.0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	single, cluster := Single(release, dir, ""), Cluster(release, dir, "")
-	for _, n := range []*Node{single.Nodes[0], cluster.Nodes[0]} {
+	single, cluster, apart := Single(release, dir, ""), Cluster(release, dir, ""), Apart(release, dir, "")
+	for _, n := range []*Node{single.Nodes[0], cluster.Nodes[0], apart.Nodes[0]} {
 		unlock, err := n.Lock()
 		if err != nil {
 			t.Fatal(err)
@@ -234,7 +280,7 @@ func TestEnv(t *testing.T) {
 		}
 	}
 	got := map[string]string{}
-	for _, v := range append(single.Env(), cluster.Env()...) {
+	for _, v := range slices.Concat(single.Env(), cluster.Env(), apart.Env()) {
 		got[v.Name] = v.Value
 	}
 	for name, want := range map[string]string{
@@ -244,6 +290,7 @@ func TestEnv(t *testing.T) {
 		"REHOP_RABBITMQ_VERSION":    "4.0.5",
 		"REHOP_RABBITMQ_PROMETHEUS": fmt.Sprintf("http://127.0.0.1:%d/metrics", single.Nodes[0].ports().Prometheus),
 		"REHOP_CLUSTER_VERSION":     "4.0.5",
+		"REHOP_APART_RELEASE":       "4.0",
 	} {
 		if got[name] != want {
 			t.Errorf("%s: got %q, want %q", name, got[name], want)
@@ -251,5 +298,8 @@ func TestEnv(t *testing.T) {
 	}
 	if got := strings.Count(got["REHOP_CLUSTER_URLS"], "amqp://guest:guest@127.0.0.1:"); got != 3 {
 		t.Errorf("REHOP_CLUSTER_URLS has %d URLs, want 3", got)
+	}
+	if got := strings.Count(got["REHOP_APART_URLS"], "amqp://guest:guest@198.18."); got != 3 {
+		t.Errorf("REHOP_APART_URLS has %d URLs, want 3", got)
 	}
 }

@@ -96,6 +96,26 @@ func is(version, release string) bool {
 	return version == release || strings.HasPrefix(version, release+".")
 }
 
+// MovedError is that a suite of Debian has another release series by now. It is installed and can run under the name of the one
+// that it stands for.
+type MovedError struct {
+	Release Release
+	Version string // what the suite has
+}
+
+func (e *MovedError) Error() string {
+	name := e.Release.Name
+	return fmt.Sprintf("Debian %s has RabbitMQ %s, and not %s any more: that is what runs as rabbitmq-%s and cluster-%s", e.Release.suite, e.Version, name, name, name)
+}
+
+// compare returns a MovedError if the version is not of the release.
+func (r Release) compare(version string) error {
+	if is(version, r.Name) {
+		return nil
+	}
+	return &MovedError{r, version}
+}
+
 // before reports whether a version is older than a release series.
 func before(version string, major, minor int) bool {
 	parts := strings.SplitN(version, ".", 3)
