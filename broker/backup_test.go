@@ -63,6 +63,7 @@ type load struct {
 	stopped context.CancelFunc
 	ctx     context.Context
 	clients sync.WaitGroup
+	conns   []*amqp.Connection
 
 	mu        sync.Mutex
 	changed   *sync.Cond
@@ -144,7 +145,7 @@ func (l *load) channel() *amqp.Channel {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	l.t.Cleanup(func() { _ = conn.Close() })
+	l.conns = append(l.conns, conn)
 	ch, err := conn.Channel()
 	if err != nil {
 		l.t.Fatal(err)
@@ -192,6 +193,11 @@ func (l *load) stop() {
 	l.stopped()
 	l.do(func(*books) {}) // wakes those that wait for confirms
 	l.clients.Wait()
+	for _, conn := range l.conns { // the server answers when it has done all that came before
+		if err := conn.Close(); err != nil {
+			l.t.Errorf("close a connection: %v", err)
+		}
+	}
 }
 
 func (l *load) send(ch *amqp.Channel, queue, id string) error {

@@ -86,7 +86,7 @@ func newReport(r store.Report) Report {
 }
 
 // Check compares the counters of a running server with the messages in its queues and in the log. Nothing may be published
-// or consumed meanwhile. Use it at the end of tests. If the server was not started or is closed, Check reads the
+// or consumed meanwhile; messages may expire. Use it at the end of tests. If the server was not started or is closed, Check reads the
 // directory like CheckDir. It returns an error that lists all differences, or nil.
 func (s *Server) Check() error {
 	if n := s.node.Load(); n != nil && !n.Closed() {

@@ -21,6 +21,9 @@ import "github.com/rehop/rehop/broker/internal/node"
 //   - An unknown exchange type closes the connection; later it closes the channel.
 //   - A refusal does not name the missing permission.
 //   - The queue limit of a virtual host is checked before the arguments of a queue.
+//   - The text of an error is cut to 255 bytes. Later it is cut to 255 characters; if these are more than 255 bytes,
+//     the connection is closed with 541, and no text.
+//   - An unknown x-queue-master-locator closes the connection with 541.
 //   - The broker answers the protocol header of another protocol with that of AMQP 0-9-1; later with that of AMQP 1.0.
 //
 // Before 3.13, each death reverses the older entries of x-death, if there are two or more. From 3.13 on, dead letters
@@ -34,8 +37,8 @@ import "github.com/rehop/rehop/broker/internal/node"
 //     limit. x-acquired-count counts all returns.
 //   - A quorum queue without a limit also delivers returned messages first.
 //   - basic.qos ignores global.
-//   - Queues that are neither durable nor exclusive are refused, and so is x-queue-version 1. x-queue-mode can have any
-//     value.
+//   - Queues that are neither durable nor exclusive are refused, and so are x-queue-version 1 and
+//     x-queue-master-locator. x-queue-mode can have any value.
 //   - A passive declaration needs a permission.
 //   - The smallest frame that a client can choose has 8,192 bytes.
 //   - The key of a binding to a topic exchange can have at most two #.

@@ -15,7 +15,7 @@ import (
 
 // The suite runs as each release, in memory and on disk: clients must not see a difference.
 func TestConformance(t *testing.T) {
-	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40, broker.RabbitMQ43} {
+	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ313, broker.RabbitMQ40, broker.RabbitMQ43} {
 		for name, dir := range map[string]string{"memory": "", "disk": t.TempDir()} {
 			t.Run(release.String()+"/"+name, func(t *testing.T) {
 				server := &broker.Server{Dir: dir, Compat: release, Logger: quiet()}

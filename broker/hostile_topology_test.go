@@ -152,6 +152,35 @@ func TestCrowdedQueueCanBeDrained(t *testing.T) {
 	crowded("a second consumer", ask(&wire.BasicConsume{Queue: "work", ConsumerTag: "d", Arguments: usual}))
 }
 
+// Routes that connections cache are counted, have a bound for all connections together, and go with their connections.
+func TestRoutesAreCounted(t *testing.T) {
+	const limit = 32 << 20
+	server := start(t, &broker.Server{MemoryLimit: limit})
+	n := engine(t, server)
+	fresh, _ := n.Memory()
+	before := heap()
+	peers := make([]*peer, 20)
+	for i := range peers {
+		peers[i] = enter(t, dial(t, server))
+		for j := range 1000 {
+			peers[i].publish("amq.fanout", fmt.Sprintf("%0250d", j), wire.Properties{}, nil)
+		}
+		peers[i].sendMethods(1, &wire.QueueDeclare{Queue: "q", Durable: true}) // all were published when it is answered
+		expect[*wire.QueueDeclareOK](peers[i])
+	}
+	used, _ := n.Memory()
+	if used -= fresh; used < limit/16 || used > limit/8+limit/16 {
+		t.Errorf("%d KiB are counted, want about %d", used>>10, limit/8>>10)
+	}
+	bounded(t, before, limit/4)
+	for _, p := range peers {
+		p.sendMethods(0, &wire.ConnectionClose{ReplyCode: wire.ReplySuccess})
+		for _, err := p.method(); err == nil; _, err = p.method() {
+		}
+	}
+	await.True(t, time.Minute, time.Millisecond, "no routes are counted at the end", func() bool { return n.MemoryUse.Routes.Load() == 0 })
+}
+
 // Deleted things are not counted any more, however they were deleted.
 func TestTopologyIsCountedUntilItGoes(t *testing.T) {
 	server := start(t, &broker.Server{})

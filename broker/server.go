@@ -72,6 +72,7 @@ type Server struct {
 	//
 	//   - When queues, exchanges and bindings use half of it, no more can be declared or bound.
 	//   - When consumers use a quarter of it, only queues without a consumer get one more.
+	//   - The routes that connections remember take at most an eighth of it.
 	//   - Incomplete messages and uncommitted transactions may use half of it together, or as much as one message of
 	//     MaxMessage. Further publishers wait. While they wait, a connection that does not complete its message is
 	//     closed.

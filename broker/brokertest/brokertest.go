@@ -111,5 +111,5 @@ func (c *Control) DeadLetters() (moving int, steps uint64) {
 func (c *Control) NextDue() (wait time.Duration, waits bool) { return c.node.NextDue() }
 
 // Check compares the counters of queues, memory and log with the messages that are there. Nothing may be published or
-// consumed meanwhile.
+// consumed meanwhile; messages may expire.
 func (c *Control) Check() error { return c.node.CheckCounts() }

@@ -25,7 +25,7 @@ func (c *call) backup() (any, error) {
 		return status(http.StatusOK), nil
 	}
 	return stream{"application/octet-stream", func(w io.Writer) error {
-		sent := &patientWriter{to: w, control: http.NewResponseController(c.w)}
+		sent := &deadlineWriter{to: w, control: http.NewResponseController(c.w)}
 		defer sent.end()
 		err := c.server.Backup(c.r.Context(), sent)
 		if err != nil {
@@ -48,14 +48,14 @@ func backupFailure(err error) error {
 	return &failure{http.StatusServiceUnavailable, "service_unavailable", err.Error()}
 }
 
-// patientWriter waits a limited time for each write.
-type patientWriter struct {
+// deadlineWriter waits a limited time for each write.
+type deadlineWriter struct {
 	to      io.Writer
 	control *http.ResponseController
 	bytes   int64
 }
 
-func (w *patientWriter) Write(b []byte) (int, error) {
+func (w *deadlineWriter) Write(b []byte) (int, error) {
 	if err := w.control.SetWriteDeadline(time.Now().Add(backupStall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return 0, err
 	}
@@ -65,7 +65,7 @@ func (w *patientWriter) Write(b []byte) (int, error) {
 }
 
 // end removes the limit: the connection may be used for another request.
-func (w *patientWriter) end() { _ = w.control.SetWriteDeadline(time.Time{}) }
+func (w *deadlineWriter) end() { _ = w.control.SetWriteDeadline(time.Time{}) }
 
 // send writes the answer. If nothing was written before an error, the error is the answer. Otherwise the connection is cut,
 // so that no client takes the answer for complete.

@@ -106,7 +106,7 @@ func confirmAll(conn net.Conn, l *bareLog, size int) error {
 				return err
 			}
 			answer = wire.AppendAck(answer, frame.Channel, come, come > confirmed+1)
-			client.looks = come == confirmed+1
+			client.polls = come == confirmed+1
 			records, confirmed = records[:0], come
 		}
 	}
@@ -116,12 +116,12 @@ func confirmAll(conn net.Conn, l *bareLog, size int) error {
 type attentive struct {
 	conn  net.Conn
 	eyes  prompt.Reader // nil: it sleeps at once
-	looks bool
+	polls bool
 }
 
 func (a *attentive) Read(p []byte) (int, error) {
-	if a.looks && a.eyes != nil {
-		a.looks = false
+	if a.polls && a.eyes != nil {
+		a.polls = false
 		if n, err := a.eyes.ReadWithin(p, 75*time.Microsecond); n > 0 || err != nil {
 			return n, err
 		}

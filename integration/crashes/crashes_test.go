@@ -2,10 +2,10 @@ package crashes
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"strconv"
 	"testing"
+
+	"github.com/rehop/rehop/internal/conformance/seeds"
 )
 
 // summary is what TestCrashes has found, for TestMain to print last.
@@ -25,8 +25,7 @@ func TestMain(m *testing.M) {
 // TestCrashes breaks the broker in each way and audits it. REHOP_FAULTS=long strikes more often, REHOP_FAULTS_SEED
 // repeats a run's schedule.
 func TestCrashes(t *testing.T) {
-	seed := seedOf(t)
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	total := &tally{seed: seed}
 	t.Cleanup(func() { summary = total })
 	for _, crash := range []struct {
@@ -75,17 +74,4 @@ func times(short, many int) int {
 		return many
 	}
 	return short
-}
-
-// seedOf is the run's one seed: that of REHOP_FAULTS_SEED, or a new one.
-func seedOf(t *testing.T) uint64 {
-	text := os.Getenv("REHOP_FAULTS_SEED")
-	if text == "" {
-		return rand.Uint64() >> 32
-	}
-	seed, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("REHOP_FAULTS_SEED: %v", err)
-	}
-	return seed
 }

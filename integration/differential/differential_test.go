@@ -195,11 +195,11 @@ func (m *match) agree() (text string, err error) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for agreed := 0; agreed < agreements; {
-		ours, err := m.ours.look()
+		ours, err := m.ours.observe()
 		if err != nil {
 			return "", err
 		}
-		theirs, err := m.theirs.look()
+		theirs, err := m.theirs.observe()
 		if err != nil {
 			return "", err
 		}

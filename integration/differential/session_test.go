@@ -100,8 +100,8 @@ func (ch *channel) answer(a *answer, target *event) wire.Method {
 	return a.method(tag, multiple)
 }
 
-// look waits until the broker has done what was requested, and returns what is to be seen of its queues.
-func (s *session) look() ([]event, error) {
+// observe waits until the broker has done what was requested, and returns what is to be seen of its queues.
+func (s *session) observe() ([]event, error) {
 	for _, c := range s.clients {
 		if err := c.fence(); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.broker, err)

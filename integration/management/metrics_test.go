@@ -129,7 +129,7 @@ func life(p *place) {
 
 	dead, err := ch.Consume("dead", "", false, false, false, false, nil)
 	must(err)
-	bury := func() {
+	deadLetter := func() {
 		p.t.Helper()
 		must(await(p, dead, "dead letter").Ack(false))
 	}
@@ -161,10 +161,10 @@ func life(p *place) {
 	publish("all", "", "", false) // to two queues
 	publish("", "plain", "", false)
 	publish("", "mortal", "", false)
-	bury() // the one that was too many
+	deadLetter() // the one that was too many
 	publish("", "fickle", "", false)
 	publish("", "fickle", "", false)
-	bury()
+	deadLetter()
 	for _, name := range []string{"quorum", "kept", "lost", "missed"} {
 		publish("", name, "", false)
 	}
@@ -172,20 +172,20 @@ func life(p *place) {
 		if name == "dead" {
 			continue
 		}
-		buried := args["x-dead-letter-exchange"] == ""
+		deadLettered := args["x-dead-letter-exchange"] == ""
 		must(get(name, false, true).Nack(false, true))
 		must(get(name, false, true).Reject(false))
-		if buried {
-			bury()
+		if deadLettered {
+			deadLetter()
 			publish("", name, "1", false)
-			bury()
+			deadLetter()
 		}
 		if args["x-delivery-limit"] != nil {
 			publish("", name, "", false)
 			must(get(name, false, true).Reject(true)) // which every release counts
 			must(get(name, false, true).Reject(true))
-			if buried {
-				bury()
+			if deadLettered {
+				deadLetter()
 			}
 		}
 		get(name, false, false)

@@ -1,5 +1,7 @@
 package wire
 
+import "unicode/utf8"
+
 // Reply codes of connection.close, channel.close and basic.return.
 const (
 	ReplySuccess       = 200
@@ -62,13 +64,31 @@ func ClosesConnection(code uint16) bool {
 	return true
 }
 
+const ellipsis = "..."
+
 // ReplyText returns the name of the code and the text. It truncates them to the size of a short string,
-// as RabbitMQ does.
+// as RabbitMQ does before 4.0.
 func ReplyText(code uint16, text string) string {
-	const ellipsis = "..."
-	text = CodeName(code) + " - " + text
+	text = fullText(code, text)
 	if len(text) > MaxShort {
 		text = text[:MaxShort-len(ellipsis)] + ellipsis
 	}
 	return text
+}
+
+// ReplyTextByCharacters is ReplyText as RabbitMQ makes it from 4.0 on: it truncates to a number of
+// characters, so that the result may be longer than a short string, and cannot be sent then.
+func ReplyTextByCharacters(code uint16, text string) (reply string, fits bool) {
+	reply = fullText(code, text)
+	if utf8.RuneCountInString(reply) > MaxShort {
+		reply = string([]rune(reply)[:MaxShort-len(ellipsis)]) + ellipsis
+	}
+	return reply, len(reply) <= MaxShort
+}
+
+func fullText(code uint16, text string) string {
+	if text == "" {
+		return CodeName(code)
+	}
+	return CodeName(code) + " - " + text
 }

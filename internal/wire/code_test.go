@@ -54,6 +54,26 @@ func TestReplyText(t *testing.T) {
 	}
 }
 
+func TestReplyTextByCharacters(t *testing.T) {
+	const begin = "NOT_FOUND - "
+	for _, test := range []struct {
+		text, want string
+		fits       bool
+	}{
+		{"no queue 'q'", begin + "no queue 'q'", true},
+		{"", "NOT_FOUND", true},
+		{strings.Repeat("x", 244), begin + strings.Repeat("x", 240) + "...", true},
+		{strings.Repeat("x", 241) + "é", begin + strings.Repeat("x", 241) + "é", true},
+		{strings.Repeat("x", 242) + "é", begin + strings.Repeat("x", 242) + "é", false},
+		{strings.Repeat("x", 243) + "é", begin + strings.Repeat("x", 240) + "...", true},
+		{"é" + strings.Repeat("x", 243), begin + "é" + strings.Repeat("x", 239) + "...", false},
+	} {
+		if got, fits := ReplyTextByCharacters(NotFound, test.text); got != test.want || fits != test.fits {
+			t.Errorf("got %q, %v, want %q, %v", got, fits, test.want, test.fits)
+		}
+	}
+}
+
 func TestFrameErrorText(t *testing.T) {
 	for _, test := range []struct {
 		err  *FrameError

@@ -114,8 +114,10 @@ func String(s string) string {
 	if !printable(s) {
 		return "[" + numbers(s) + "]"
 	}
-	return `"` + strings.NewReplacer(`"`, `\"`, `\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, "\b", `\b`, "\f", `\f`, "\x1b", `\e`).Replace(s) + `"`
+	return `"` + escapes.Replace(s) + `"`
 }
+
+var escapes = strings.NewReplacer(`"`, `\"`, `\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, "\b", `\b`, "\f", `\f`, "\x1b", `\e`)
 
 func numbers(s string) string {
 	return commas([]byte(s), func(b byte) string { return strconv.Itoa(int(b)) })

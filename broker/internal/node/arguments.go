@@ -107,13 +107,35 @@ func checkQueueArguments(c Compat, vhost string, q QueueSpec) error {
 		return Refuse(wire.PreconditionFailed, `invalid arg 'x-queue-version' for %s: "unsupported queue version '1'"`, what)
 	}
 	if c.refusesTransientQueues() && !q.Durable && !q.Exclusive {
-		return Refuse(wire.InternalError, "Feature `transient_nonexcl_queues` is deprecated.\nBy default, this feature is not permitted anymore.\n"+
-			"The feature will be removed from a future major RabbitMQ version, regardless of the configuration; actual version to be determined.")
+		return refuseDeprecated("transient_nonexcl_queues")
+	}
+	if locator, ok := args.Get("x-queue-master-locator"); ok && typ == queue.Classic {
+		if err := c.checkMasterLocator(locator); err != nil {
+			return err
+		}
 	}
 	if typ == queue.Quorum {
 		return refuseProperties(what, q)
 	}
 	return nil
+}
+
+// checkMasterLocator refuses the value of x-queue-master-locator. Where releases know the argument, they fail at values that they do not know.
+func (c Compat) checkMasterLocator(value any) error {
+	switch {
+	case c.refusesMasterLocator():
+		return refuseDeprecated("queue_master_locator")
+	case c.hasMirrors() && value != "min-masters" && value != "client-local" && value != "random":
+		return Refuse(wire.InternalError, "")
+	}
+	return nil
+}
+
+func refuseDeprecated(feature string) error {
+	return Refuse(wire.InternalError, "Feature `%s` is deprecated.\nBy default, this feature is not permitted anymore.\n"+
+		"The feature will be removed from a future major RabbitMQ version, regardless of the configuration; actual version to be determined.\n"+
+		"To continue using this feature when it is not permitted by default, set the following parameter in your configuration:\n"+
+		"    \"deprecated_features.permit.%[1]s = true\"", feature)
 }
 
 // CheckServerNamed refuses a quorum queue without a name: the broker chooses names only for classic queues.

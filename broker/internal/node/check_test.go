@@ -64,3 +64,28 @@ func TestCheckBooks(t *testing.T) {
 		})
 	}
 }
+
+// What is read while dead letters are between two queues is read again.
+func TestCheckCountsWhileMessagesExpire(t *testing.T) {
+	const messages = 2000
+	v := openVhost(t, t.TempDir())
+	_, err := v.DeclareQueue(QueueSpec{Name: "source", Durable: true, Arguments: wire.Table{{Key: "x-message-ttl", Value: int32(1)},
+		{Key: "x-dead-letter-exchange", Value: ""}, {Key: "x-dead-letter-routing-key", Value: "dead"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead, err := v.DeclareQueue(QueueSpec{Name: "dead", Durable: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sent := 0; sent < messages; sent += 100 {
+		for range 100 {
+			send(v, "expires", wire.Brief{DeliveryMode: 2}, "source")
+		}
+		for dead.Status().Ready < sent+100 {
+			if err := v.node.CheckCounts(); err != nil {
+				t.Fatalf("%d of %d messages have expired: %v", dead.Status().Ready, messages, err)
+			}
+		}
+	}
+}

@@ -60,6 +60,7 @@ func (c Compat) hasMirrors() bool                { return c < RabbitMQ40 }
 func (c Compat) quorumExpiresByPolicy() bool     { return c < RabbitMQ40 }
 func (c Compat) IgnoresGlobalQos() bool          { return c >= RabbitMQ43 }
 func (c Compat) refusesTransientQueues() bool    { return c >= RabbitMQ43 }
+func (c Compat) refusesMasterLocator() bool      { return c >= RabbitMQ43 }
 func (c Compat) refusesOldStorage() bool         { return c >= RabbitMQ43 }
 func (c Compat) LimitBeforeArguments() bool      { return c < RabbitMQ40 }
 func (c Compat) ChecksDeliveryMode() bool        { return c < RabbitMQ40 }
@@ -94,6 +95,14 @@ func (c Compat) unknownKind() uint16 {
 		return wire.CommandInvalid
 	}
 	return wire.PreconditionFailed
+}
+
+// ReplyText is the text by which a client receives an exception. From 4.0 on it may be longer than a client can receive.
+func (c Compat) ReplyText(x *Exception) (text string, fits bool) {
+	if c < RabbitMQ40 {
+		return wire.ReplyText(x.Code, x.Text), true
+	}
+	return wire.ReplyTextByCharacters(x.Code, x.Text)
 }
 
 // ChannelLimit is the reply text if a user has too many channels.
@@ -191,7 +200,7 @@ func (c Compat) fails(a Answer) bool {
 func (c Compat) queueRules(t queue.Type) queue.Rules {
 	switch {
 	case t == queue.Classic:
-		return queue.Rules{CountsFailures: c >= RabbitMQ43, ShowsFailures: c >= RabbitMQ43}
+		return queue.Rules{CountsFailures: c >= RabbitMQ43, ShowsFailures: c >= RabbitMQ43, RestsAfterCancel: c < RabbitMQ40}
 	case c >= RabbitMQ43:
 		return queue.Rules{Priorities: queue.Strict, CountsFailures: true, ShowsFailures: true, LimitsFailures: true, ReturnsFirst: true, WeighsProperties: true, RanksConsumers: true}
 	case c >= RabbitMQ40:

@@ -20,6 +20,7 @@ type memoryUse struct {
 	topology   atomic.Int64 // bytes of queues, exchanges and bindings
 	Consumers  atomic.Int64 // bytes of consumers
 	Incomplete atomic.Int64 // bytes of messages that are not complete or not committed
+	Routes     atomic.Int64 // bytes of routes that connections cache
 	percent    int64        // how large the heap grows before garbage is collected, in percent of what is live
 }
 
@@ -60,9 +61,11 @@ func heapPercent() int64 {
 	return 100 + int64(gogc)
 }
 
-// UsedMemory is how much memory messages, including incomplete ones, topology and consumers use, with their garbage.
+// UsedMemory is how much memory messages, including incomplete ones, topology, consumers and cached routes use, with their
+// garbage.
 func (n *Node) UsedMemory() int64 {
-	return n.WithGarbage(n.budget.Used() + n.MemoryUse.Incomplete.Load() + n.MemoryUse.topology.Load() + n.MemoryUse.Consumers.Load())
+	use := &n.MemoryUse
+	return n.WithGarbage(n.budget.Used() + use.Incomplete.Load() + use.topology.Load() + use.Consumers.Load() + use.Routes.Load())
 }
 
 func (n *Node) memoryIsShort() bool { return n.UsedMemory() > n.Config.MemoryLimit }

@@ -169,14 +169,14 @@ func TestPutPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := v.Exchange("orders")
-	look := func() string {
+	effect := func() string {
 		v.mu.RLock()
 		defer v.mu.RUnlock()
 		return fmt.Sprintf("queue: policy %q, length %d; exchange: policy %q, alternate %q", q.policy, q.Core.Settings().MaxLength, x.policy, x.alternate)
 	}
 	expect := func(when, want string) {
 		t.Helper()
-		if got := look(); got != want {
+		if got := effect(); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", when, got, want)
 		}
 	}

@@ -180,8 +180,8 @@ func TestRepairKeepsDeadLetters(t *testing.T) {
 					m.wantBodies(name, "rejected", "delivered too often", "expired", "alive")
 					m.do(m.v.node.CheckCounts())
 					if q := m.v.Queue(name); start == 1 { // read them as often as the limit allows
-						looked := []queue.Item{m.take(q), m.take(q), m.take(q), m.take(q)}
-						m.v.node.Settle(q, looked, Lost)
+						taken := []queue.Item{m.take(q), m.take(q), m.take(q), m.take(q)}
+						m.v.node.Settle(q, taken, Lost)
 					}
 					m.v = reopen(t, m.v)
 				}

@@ -68,8 +68,7 @@ type Budget struct {
 	tight    atomic.Bool
 }
 
-// Tighten(true) lets the contents of stored messages leave memory at once, regardless of the limit.
-// Tighten(false) ends that.
+// Tighten lets the contents of stored messages leave memory at once, regardless of the limit, until it is called with false.
 func (b *Budget) Tighten(yes bool) { b.tight.Store(yes) }
 
 // Tight reports whether the last call was Tighten(true).

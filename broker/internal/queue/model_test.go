@@ -238,12 +238,12 @@ func (m *model) unsubscribe(c *client) {
 	m.used = m.now
 	if m.active == c {
 		m.active = nil
-		heirs := slices.Clone(m.consumers)
+		next := slices.Clone(m.consumers)
 		if m.kind == Classic {
-			slices.SortStableFunc(heirs, func(a, b *client) int { return b.priority - a.priority })
+			slices.SortStableFunc(next, func(a, b *client) int { return b.priority - a.priority })
 		}
-		if len(heirs) > 0 {
-			m.active = heirs[0]
+		if len(next) > 0 {
+			m.active = next[0]
 		}
 	}
 	m.pump()

@@ -50,6 +50,7 @@ type Queue struct {
 	arrivals     uint64
 	consumers    []*Consumer // the oldest first
 	active       *Consumer   // the one that gets messages, if SingleActive
+	leaving      *Consumer   // the one that did before, until its unacked messages are back
 	roundRobin   roundRobin
 	dead         []Death
 	takingDead   bool  // a caller of TakeDead processes dead letters

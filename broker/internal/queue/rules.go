@@ -16,6 +16,9 @@ type Rules struct {
 	ReturnsFirst bool
 	// RanksConsumers: a quorum queue chooses its next single active consumer by priority, then by prefetch.
 	RanksConsumers bool
+	// RestsAfterCancel: when its single active consumer is cancelled, a classic queue delivers nothing to the next one until
+	// something else happens in the queue.
+	RestsAfterCancel bool
 	// WeighsProperties: properties are part of the size of a message.
 	WeighsProperties bool
 }

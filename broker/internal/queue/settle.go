@@ -170,7 +170,7 @@ func (q *Queue) Delete(ifUnused, ifEmpty bool) (messages int, consumers []*Consu
 	for _, c := range consumers {
 		c.state = removed
 	}
-	q.consumers, q.active, q.roundRobin = nil, nil, roundRobin{}
+	q.consumers, q.active, q.leaving, q.roundRobin = nil, nil, nil, roundRobin{}
 	q.timer.stop()
 	q.mu.Unlock()
 	for len(purged.Next()) > 0 {

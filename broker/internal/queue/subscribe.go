@@ -14,7 +14,7 @@ func (q *Queue) Subscribe(c *Consumer) (ok bool) {
 	}
 	q.consumers = append(q.consumers, c)
 	c.state = full
-	if q.SingleActive && q.active == nil {
+	if q.SingleActive && q.active == nil && q.leaving == nil {
 		q.active = c
 	}
 	q.timer.set(q)
@@ -33,15 +33,18 @@ func (q *Queue) Unsubscribe(c *Consumer) (fx Effects, left int, ok bool) {
 	ok = q.Leave(c)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if ok {
-		fx = q.activate()
+	switch wasActive := q.leaving == c; {
+	case ok && wasActive && q.Rules.RestsAfterCancel:
+		q.active, q.leaving = q.successor(), nil
+	case ok:
+		fx = q.activate(c)
 	}
 	return fx, len(q.consumers), ok
 }
 
 // Leave removes a consumer whose unacked messages will be returned. If it is the single active consumer, no other gets
-// messages before Activate: the next one must get the returned messages first. It returns false if the consumer was not
-// there.
+// messages before Activate, not even one that subscribes meanwhile: the next one must get the returned messages first. It
+// returns false if the consumer was not there.
 func (q *Queue) Leave(c *Consumer) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -55,21 +58,25 @@ func (q *Queue) Leave(c *Consumer) bool {
 	}
 	c.state = removed
 	if q.active == c {
-		q.active = nil
+		q.active, q.leaving = nil, c
 	}
 	q.lastUse = q.Clock()
 	return true
 }
 
-// Activate delivers to the next single active consumer, if the last one has left.
-func (q *Queue) Activate() Effects {
+// Activate is called when the unacked messages of a consumer that has left are back. If it was the single active one,
+// the next one gets messages.
+func (q *Queue) Activate(left *Consumer) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.activate()
+	return q.activate(left)
 }
 
-func (q *Queue) activate() Effects {
-	if q.SingleActive && q.active == nil {
+func (q *Queue) activate(left *Consumer) Effects {
+	if q.leaving == left {
+		q.leaving = nil
+	}
+	if q.SingleActive && q.active == nil && q.leaving == nil {
 		q.active = q.successor()
 	}
 	return q.pump()

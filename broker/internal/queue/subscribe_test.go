@@ -102,6 +102,35 @@ func TestSingleActive(t *testing.T) {
 	}
 }
 
+// TestNoSuccessorBeforeReturns: while the unacked messages of the active consumer that has left are not back, neither a consumer that
+// subscribes nor the end of another one lets newer messages out.
+func TestNoSuccessorBeforeReturns(t *testing.T) {
+	for _, kind := range []Type{Classic, Quorum} {
+		for _, waits := range []bool{false, true} {
+			s := newStage(t, plan{kind: kind, singleActive: true, rules: Rules{ReturnsFirst: true}})
+			one := s.join("one", 9, nil)
+			var two *taker
+			if waits {
+				two = s.join("two", 9, nil)
+			}
+			s.push("a", "b")
+			s.wantMade("one:a one:b")
+			s.q.Leave(&one.Consumer)
+			s.push("c")
+			s.join("three", 9, nil)
+			if waits {
+				fx, _, _ := s.q.Unsubscribe(&two.Consumer)
+				s.after(fx)
+			}
+			s.wantMade("")
+			one.giveBack("a", "b")
+			s.wantMade("")
+			s.after(s.q.Activate(&one.Consumer))
+			s.wantMade("three:a three:b three:c")
+		}
+	}
+}
+
 // TestSuccession checks which consumer becomes active next.
 func TestSuccession(t *testing.T) {
 	for _, c := range []struct {

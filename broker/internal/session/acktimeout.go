@@ -63,7 +63,7 @@ func (ch *Channel) ackOverdue() {
 }
 
 func (ch *Channel) closeOverdue(limit int64) {
-	ch.closeFor(&node.Exception{Code: wire.PreconditionFailed, Text: fmt.Sprintf("delivery acknowledgement on channel %d timed out. Timeout value used: %d ms. "+
+	_ = ch.closeFor(&node.Exception{Code: wire.PreconditionFailed, Text: fmt.Sprintf("delivery acknowledgement on channel %d timed out. Timeout value used: %d ms. "+
 		"This timeout value can be configured, see consumers doc guide to learn more", ch.Number, limit)})
 }
 

@@ -225,8 +225,12 @@ func (ch *Channel) reply(noWait bool, m wire.Method) error {
 	return ch.send(m)
 }
 
-// closeFor closes the channel for an error.
-func (ch *Channel) closeFor(x *node.Exception) {
+// closeFor closes the channel for an error. If its text is too long for the client, it returns one that closes the connection.
+func (ch *Channel) closeFor(x *node.Exception) error {
+	text, fits := ch.node.Config.Compat.ReplyText(x)
+	if !fits {
+		return node.Refuse(wire.InternalError, "")
+	}
 	ch.close()
 	ch.closed = true
 	level := slog.LevelInfo
@@ -234,7 +238,7 @@ func (ch *Channel) closeFor(x *node.Exception) {
 		level = slog.LevelDebug
 	}
 	ch.node.Log.Log(context.Background(), level, "channel closed with an error", "connection", ch.conn.Name, "channel", ch.Number, "error", x)
-	_ = ch.send(&wire.ChannelClose{ReplyCode: x.Code, ReplyText: wire.ReplyText(x.Code, x.Text), ClassID: x.Method.Class(), MethodID: x.Method.Method()})
+	return ch.send(&wire.ChannelClose{ReplyCode: x.Code, ReplyText: text, ClassID: x.Method.Class(), MethodID: x.Method.Method()})
 }
 
 // close ends consuming and returns unacked messages to their queues.
@@ -251,7 +255,7 @@ func closeAll(channels []*Channel) {
 	}
 	for i, ch := range channels {
 		for _, c := range left[i].consumers {
-			ch.node.Apply(c.queue, c.queue.Core.Activate())
+			ch.node.Apply(c.queue, c.queue.Core.Activate(&c.Consumer))
 			c.queue.ConsumerGone()
 		}
 	}

@@ -28,7 +28,8 @@ type Connection struct {
 	Name  string
 	Since time.Time
 
-	// Set by the handshake.
+	// Set by the handshake:
+
 	User       string
 	Mechanism  string
 	Properties wire.Table // of the client
@@ -69,7 +70,7 @@ type Connection struct {
 func newConnection(n *Server, conn net.Conn) *Connection {
 	c := &Connection{node: n, conn: conn, out: newSocketWriter(conn), poller: newPollingReader(conn), channels: make(map[uint16]*Channel), Since: time.Now()}
 	c.reader = wire.NewReader(c.poller, n.Config.Compat.SmallestFrame())
-	c.routes = newRouteCache()
+	c.routes = newRouteCache(n.Node)
 	c.Name = fmt.Sprintf("%s -> %s", conn.RemoteAddr(), conn.LocalAddr())
 	c.peer = node.PeerOf(conn.RemoteAddr())
 	return c
@@ -112,6 +113,7 @@ func (c *Connection) serve() {
 	}
 	c.log(err)
 	c.releaseAll()
+	c.routes.clear()
 	_ = c.conn.SetWriteDeadline(time.Now().Add(node.CloseLimit))
 	c.out.end()
 	<-c.out.ended
@@ -218,11 +220,15 @@ func (c *Connection) closeFor(err error) error {
 	if !ok || c.closing.Load() || !c.stage.sends(x.Code) {
 		return err
 	}
+	text, fits := c.node.Config.Compat.ReplyText(x)
+	if !fits {
+		return err // RabbitMQ closes the socket
+	}
 	c.setClosing()
 	// What belongs to the client is free before the client is notified, so that it can start again at once.
 	c.releaseAll()
 	_ = c.conn.SetWriteDeadline(time.Now().Add(node.CloseLimit))
-	c.out.send(0, &wire.ConnectionClose{ReplyCode: x.Code, ReplyText: wire.ReplyText(x.Code, x.Text), ClassID: x.Method.Class(), MethodID: x.Method.Method()})
+	c.out.send(0, &wire.ConnectionClose{ReplyCode: x.Code, ReplyText: text, ClassID: x.Method.Class(), MethodID: x.Method.Method()})
 	_ = c.conn.SetReadDeadline(time.Now().Add(node.CloseLimit))
 	if broken != nil && broken.Code == wire.FrameFault {
 		_, _ = io.Copy(io.Discard, c.conn) // where the next frame begins is unknown
@@ -287,8 +293,7 @@ func (c *Connection) handleFrame(f wire.Frame) error {
 	if !ok || wire.ClosesConnection(x.Code) {
 		return err
 	}
-	ch.closeFor(x)
-	return nil
+	return ch.closeFor(x)
 }
 
 // openChannel handles the first frame of a channel, which must open it.

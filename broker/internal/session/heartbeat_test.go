@@ -34,7 +34,7 @@ func stalling(t *testing.T, stalls *atomic.Bool) *Server {
 
 // A client whose messages wait for a slow disk is not considered dead, whether its connection's reader syncs them or a declaration
 // waits for them.
-func TestPulseOfSlowDisk(t *testing.T) {
+func TestHeartbeatOfSlowDisk(t *testing.T) {
 	for name, ask := range map[string]func() []byte{
 		"one message":   func() []byte { return persistent(1) },
 		"a group":       func() []byte { return persistent(20) },

@@ -19,18 +19,18 @@ func (sleeper) Read(p []byte) (int, error) { return copy(p, "slept"), nil }
 // watcher finds "seen" if something arrives.
 type watcher struct {
 	comes bool
-	looks int
+	polls int
 }
 
 func (w *watcher) ReadWithin(p []byte, limit time.Duration) (int, error) {
-	w.looks++
+	w.polls++
 	if limit != pollTime || !w.comes {
 		return 0, nil
 	}
 	return copy(p, "seen"), nil
 }
 
-func TestLookout(t *testing.T) {
+func TestPolling(t *testing.T) {
 	w := &watcher{comes: true}
 	l := &pollingReader{conn: sleeper{}, prompt: w}
 	read := func(expects bool) string {
@@ -43,18 +43,18 @@ func TestLookout(t *testing.T) {
 		}
 		return string(p[:n])
 	}
-	if got := read(false); got != "slept" || w.looks != 0 {
-		t.Errorf("a client that is not expected to send: got %s after %d looks", got, w.looks)
+	if got := read(false); got != "slept" || w.polls != 0 {
+		t.Errorf("a client that is not expected to send: got %s after %d looks", got, w.polls)
 	}
 	for range 100 {
 		if got := read(true); got != "seen" {
 			t.Fatalf("a client that sends at once: got %s", got)
 		}
 	}
-	if w.looks != 100 {
-		t.Errorf("got %d looks for 100 messages", w.looks)
+	if w.polls != 100 {
+		t.Errorf("got %d looks for 100 messages", w.polls)
 	}
-	if l.Read(make([]byte, 10)); w.looks != 100 {
+	if l.Read(make([]byte, 10)); w.polls != 100 {
 		t.Error("it looks for what nobody expects")
 	}
 	*w = watcher{}
@@ -63,8 +63,8 @@ func TestLookout(t *testing.T) {
 			t.Fatalf("a client that sends at leisure: got %s", got)
 		}
 	}
-	if w.looks < 2 || w.looks > 120 {
-		t.Errorf("got %d looks in vain for 100,000 messages, want about one in 1,000", w.looks)
+	if w.polls < 2 || w.polls > 120 {
+		t.Errorf("got %d looks in vain for 100,000 messages, want about one in 1,000", w.polls)
 	}
 	*w = watcher{comes: true}
 	for range 1 << (maxMisses - fewMisses + 1) {
@@ -88,7 +88,7 @@ func TestLookout(t *testing.T) {
 }
 
 // The reader polls after a commit of its own that was the only one since the last.
-func TestLookOutAlone(t *testing.T) {
+func TestPollingAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // so that nothing is durable before a flush
 		n, err := Open(node.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {

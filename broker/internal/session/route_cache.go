@@ -1,6 +1,10 @@
 package session
 
-import "github.com/rehop/rehop/broker/internal/node"
+import (
+	"sync/atomic"
+
+	"github.com/rehop/rehop/broker/internal/node"
+)
 
 // route is where messages with an exchange and a key go.
 type route struct {
@@ -17,11 +21,14 @@ type routeCache struct {
 	known   map[string]*route
 	last    *route
 	key     []byte
-	size    int    // about how many bytes the cache uses
-	version uint64 // of the virtual host when the newest was found: older routes are useless, and may have deleted queues
+	size    int           // about how many bytes the cache uses
+	version uint64        // of the virtual host when the newest was found: older routes are useless, and may have deleted queues
+	total   *atomic.Int64 // about how many bytes the caches of all connections use
+	limit   int64         // of total; beyond it each connection has one route
 }
 
-// Bounds of the cache.
+// Bounds of the cache. Together, the caches of all connections have a sixteenth of the memory, which is about an eighth with
+// garbage.
 const (
 	maxRoutes      = 4096
 	routeCacheSize = 1 << 20
@@ -31,7 +38,9 @@ const (
 	routeOverhead = 192
 )
 
-func newRouteCache() routeCache { return routeCache{known: make(map[string]*route)} }
+func newRouteCache(n *node.Node) routeCache {
+	return routeCache{known: make(map[string]*route), total: &n.MemoryUse.Routes, limit: n.Config.MemoryLimit / 16}
+}
 
 func (r *route) weight() int { return routeOverhead + 2*(len(r.exchange)+len(r.key)) + 8*cap(r.queues) }
 
@@ -48,14 +57,23 @@ func (c *routeCache) to(exchange, key []byte) *route {
 	r := c.known[string(c.key)]
 	if r == nil {
 		r = &route{exchange: string(exchange), key: string(key)}
-		if len(c.known) >= maxRoutes || c.size+r.weight() > routeCacheSize {
+		if len(c.known) >= maxRoutes || !c.hasRoom(r.weight()) {
 			c.clear()
 		}
 		c.known[string(c.key)] = r
-		c.size += r.weight()
+		c.grow(r.weight())
 	}
 	c.last = r
 	return r
+}
+
+func (c *routeCache) hasRoom(size int) bool {
+	return c.size+size <= routeCacheSize && c.total.Load()+int64(size) <= c.limit
+}
+
+func (c *routeCache) grow(size int) {
+	c.size += size
+	c.total.Add(int64(size))
 }
 
 // clear removes everything. A message in progress can still use its route, which becomes unknown.
@@ -63,7 +81,8 @@ func (c *routeCache) clear() {
 	for _, r := range c.known {
 		r.version, r.queues, r.plain = 0, nil, false
 	}
-	c.known, c.size, c.last = make(map[string]*route), 0, nil
+	c.known, c.last = make(map[string]*route), nil
+	c.grow(-c.size)
 }
 
 // remember sets a route, unless it uses too much memory.
@@ -72,15 +91,15 @@ func (c *routeCache) remember(r *route, version uint64, queues []*node.Queue, pl
 	if len(queues) > maxRouteQueues {
 		more = 0
 	}
-	if c.version != version || c.size+more > routeCacheSize {
+	if c.version != version || !c.hasRoom(more) {
 		c.clear()
 		c.version = version
 		c.known[string(routeKey(nil, r.exchange, r.key))] = r
-		c.size = r.weight()
+		c.grow(r.weight())
 	}
 	if len(queues) > maxRouteQueues {
 		return
 	}
 	r.version, r.queues, r.plain = version, queues, plain
-	c.size += more
+	c.grow(more)
 }

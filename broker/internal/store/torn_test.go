@@ -238,7 +238,7 @@ func TestForeignRecords(t *testing.T) {
 }
 
 // A body with a copy of the log does not make an unfinished write look like damage.
-func TestBodyThatLooksLikeLog(t *testing.T) {
+func TestBodyLikeLog(t *testing.T) {
 	const log = "0000000000000001.log"
 	disk := storetest.NewDisk()
 	var torn *storetest.Disk

@@ -31,6 +31,11 @@ func argumentCases() []Case {
 		{"QuorumServerNamed", comparisonPage, quorumServerNamed},
 		{"Transient", "Deprecated Features: transient_nonexcl_queues", transientQueue},
 		{"QueueModeUnknown", "Lazy Queues", queueModeUnknown},
+		{"MasterLocator", "Deprecated Features: queue_master_locator", masterLocator},
+		{"MasterLocatorUnknown", "Deprecated Features: queue_master_locator", masterLocatorUnknown},
+		{"MasterLocatorOfExistingQueue", equivalencePage, masterLocatorAgain},
+		{"MasterLocatorOfQuorumQueue", comparisonPage, declareRefused(queueSpec{args: quorum(amqp091.Table{"x-queue-master-locator": "random"})},
+			"invalid arg 'x-queue-master-locator' for queue 'q' in vhost '{vhost}' of queue type rabbit_quorum_queue")},
 		{"QueueVersion", "Classic Queues: Version 2", queueVersion},
 		{"RefusedQueueIsNotThere", argumentsPage, refusedQueueIsNotThere},
 	}
@@ -158,6 +163,52 @@ func queueVersion(_ *testing.T, b *Bench) {
 		return
 	}
 	b.Refused(err, 406, "PRECONDITION_FAILED - invalid arg 'x-queue-version' for queue 'q' in vhost '{vhost}': …")
+}
+
+// locatorRefused is the beginning of the text by which 4.3 refuses a queue with x-queue-master-locator.
+const locatorRefused = "INTERNAL_ERROR - Feature `queue_master_locator` is deprecated.\n…"
+
+func declareWithLocator(b *Bench, locator any) (*Conn, error) {
+	conn := b.Connect()
+	return conn, queueSpec{args: amqp091.Table{"x-queue-master-locator": locator}}.declare(conn.Channel(), "q")
+}
+
+// 4.3 refuses the argument, whatever its value is, and closes the connection.
+func masterLocator(_ *testing.T, b *Bench) {
+	for _, locator := range []string{"min-masters", "client-local", "random"} {
+		conn, err := declareWithLocator(b, locator)
+		if !b.Since(release43) {
+			b.Must(err)
+			conn.Channel().QueueDelete("q", false, false, false)
+			continue
+		}
+		b.Refused(err, 541, locatorRefused)
+		conn.WantClosed(541, locatorRefused)
+		b.QueueGone("q")
+	}
+}
+
+// Before 4.0 the broker fails at a value that it does not know; 4.0 does not look at it.
+func masterLocatorUnknown(_ *testing.T, b *Bench) {
+	for _, locator := range []any{"balanced", "", int32(1)} {
+		conn, err := declareWithLocator(b, locator)
+		if b.Since(release40) && !b.Since(release43) {
+			b.Must(err)
+			conn.Channel().QueueDelete("q", false, false, false)
+			continue
+		}
+		text := either(b, release43, locatorRefused, "INTERNAL_ERROR")
+		b.Refused(err, 541, text)
+		conn.WantClosed(541, text)
+		b.QueueGone("q")
+	}
+}
+
+func masterLocatorAgain(_ *testing.T, b *Bench) {
+	b.Channel().Queue("q", nil)
+	_, err := declareWithLocator(b, "random")
+	b.Refused(err, 406, "PRECONDITION_FAILED - inequivalent arg 'x-queue-master-locator' for queue 'q' in vhost '{vhost}': "+
+		"received the value 'random' of type 'longstr' but current is none")
 }
 
 func quorumServerNamed(_ *testing.T, b *Bench) {

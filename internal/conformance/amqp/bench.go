@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,12 +22,21 @@ type Bench struct {
 	Vhost
 	Target Target
 	t      testing.TB
+	used   atomic.Bool // by a connection to the broker
 }
 
 // NewBench makes a virtual host for one test.
 func NewBench(t testing.TB, target Target) *Bench {
 	t.Helper()
 	return &Bench{Vhost: target.Vhost(t), Target: target, t: t}
+}
+
+// wantUsed checks that the case has done something: one that leaves at once would count as passed.
+func (b *Bench) wantUsed() {
+	b.t.Helper()
+	if !b.used.Load() {
+		b.t.Error("the case did not connect to the broker: if it does not hold for this release, its part of the section has to exclude it")
+	}
 }
 
 // Connect opens a connection as the virtual host's user.
@@ -63,6 +73,7 @@ func (b *Bench) dial() net.Conn {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
+	b.used.Store(true)
 	conn, err := b.Target.Dial(ctx)
 	if err != nil {
 		b.t.Fatalf("dial the broker: %v", err)

@@ -47,6 +47,7 @@ func connectionCases() []Case {
 		{"UnknownMechanism", handshakeSection, hangsUpAt(wire.ConnectionStartOK{Mechanism: "NONSENSE"})},
 		{"MalformedPlainResponse", handshakeSection, hangsUpAt(wire.ConnectionStartOK{Mechanism: "PLAIN", Response: []byte("no separators")})},
 		{"VhostMissing", "Virtual Hosts: Client connections", vhostMissing},
+		{"VhostOfLongName", closeReference, longNameOfVhost},
 		{"VhostNotPermitted", "Virtual Hosts: Client connections", vhostNotPermitted},
 		{"VhostWithoutName", "Virtual Hosts: Client connections", vhostWithoutName},
 		{"TuneOffer", "AMQP 0-9-1 reference: connection.tune", tuneOffer},
@@ -211,20 +212,20 @@ func openVhost(b *Bench, vhost, text string) {
 	r := b.Raw()
 	r.Login()
 	r.Send(0, &wire.ConnectionTuneOK{ChannelMax: channelMax, FrameMax: frameMax}, &wire.ConnectionOpen{VirtualHost: vhost})
-	r.WantConnectionClose(530, "NOT_ALLOWED - "+text, wire.IDConnectionOpen)
+	r.WantConnectionClose(530, text, wire.IDConnectionOpen)
 }
 
 func vhostMissing(_ *testing.T, b *Bench) {
-	openVhost(b, "nowhere", "vhost nowhere not found")
+	openVhost(b, "nowhere", "NOT_ALLOWED - vhost nowhere not found")
 }
 
 func vhostWithoutName(_ *testing.T, b *Bench) {
-	openVhost(b, "", "vhost  not found")
+	openVhost(b, "", "NOT_ALLOWED - vhost  not found")
 }
 
 func vhostNotPermitted(t *testing.T, b *Bench) {
 	other := b.Target.Vhost(t)
-	openVhost(b, other.Name, "access to vhost '"+other.Name+"' refused for user '{user}'")
+	openVhost(b, other.Name, "NOT_ALLOWED - access to vhost '"+other.Name+"' refused for user '{user}'")
 }
 
 func tuneOffer(_ *testing.T, b *Bench) {

@@ -59,6 +59,7 @@ func deadLetterCases() []Case {
 		{"HistoryOfWrongType", dlxEffects, deadHistoryOfWrongType},
 		{"AtLeastOnce", atLeastOnce, deadAtLeastOnce},
 		{"AtLeastOnceRejected", atLeastOnce, deadAtLeastOnceRejected},
+		{"AtLeastOnceOutOfOrder", atLeastOnce, deadAtLeastOnceOutOfOrder},
 	}
 }
 
@@ -90,7 +91,7 @@ func deadLast(_ *testing.T, b *Bench) {
 	chain(ch, "q1", "q2", ch.Queue(dead, nil))
 	ch.SendAll("q1", "a")
 	got := b.Arrival(dead)
-	want := either(b, release40, [3]any{"expired", "q2", ""}, [3]any{nil, nil, nil})
+	want := either(b, release313, [3]any{"expired", "q2", ""}, [3]any{nil, nil, nil})
 	Equal(b, "last death's reason, queue and exchange",
 		[3]any{got.Headers["x-last-death-reason"], got.Headers["x-last-death-queue"], got.Headers["x-last-death-exchange"]}, want)
 }
@@ -508,4 +509,21 @@ func deadAtLeastOnceRejected(_ *testing.T, b *Bench) {
 	ch.SendAll(source, "a")
 	reject(ch)
 	b.WantDeaths(b.Arrival(dead), death{1, "rejected", source, "", []string{source}, ""})
+}
+
+// A letter that does not arrive is sent again later, and does not hold up those behind it.
+func deadAtLeastOnceOutOfOrder(_ *testing.T, b *Bench) {
+	ch := b.Channel().Confirming()
+	ch.Exchange("in", "fanout", nil)
+	ch.Exchange("letters", "direct", nil)
+	ch.Queue(source, surely(amqp091.Table{"x-dead-letter-exchange": "letters"}))
+	ch.Queue(dead, nil)
+	ch.Bind(source, "", "in", nil)
+	ch.Bind(dead, "routable", "letters", nil)
+	ch.Send("in", "unroutable", "a")
+	ch.Send("in", "routable", "b")
+	for range 2 {
+		b.Must(ch.Hold(source).Reject(false))
+	}
+	b.WantDelivery(b.Channel().Deliveries(dead), "b")
 }

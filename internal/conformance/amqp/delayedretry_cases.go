@@ -15,7 +15,15 @@ import (
 const delayedRetryPage = "Quorum Queues: Delayed Retry"
 
 // Delayed retry came with 4.3.
-func delayedRetryCases() []Case {
+func delayedRetryCases() []part {
+	return []part{
+		{since(release43), delayingCases()},
+		{before(release43), []Case{{"AcceptedBefore", delayedRetryPage, retryAcceptedBefore}}},
+		{releases{}, []Case{{"ClassicQueue", delayedRetryPage, retryClassicQueue}}},
+	}
+}
+
+func delayingCases() []Case {
 	cases := []Case{
 		{"AfterTheDelay", delayedRetryPage, retryAfterDelay},
 		{"OthersMeanwhile", delayedRetryPage, retryOthersMeanwhile},
@@ -49,8 +57,6 @@ func delayedRetryCases() []Case {
 		{"MinimumIsText", delayedRetryPage, retriesSoon(with(retry("all", long, long), amqp091.Table{"x-delayed-retry-min": "600000"}), nil)},
 		{"MaximumZero", delayedRetryPage, retriesLater(with(retry("all", long, 0), amqp091.Table{"x-delayed-retry-max": int32(0)}), nil, rejects)},
 		{"MaximumIsText", delayedRetryPage, retriesLater(with(retry("all", long, 0), amqp091.Table{"x-delayed-retry-max": "1"}), nil, rejects)},
-		{"ClassicQueue", delayedRetryPage, retryClassicQueue},
-		{"AcceptedBefore", delayedRetryPage, retryAcceptedBefore},
 	}
 	for _, name := range slices.Sorted(maps.Keys(comebacks)) {
 		c := comebacks[name]
@@ -162,9 +168,6 @@ func wantDelayed(b *Bench) {
 // retriesLater is a case in which a message does not come again for longer than the case takes.
 func retriesLater(args amqp091.Table, policy map[string]any, hold hold) func(*testing.T, *Bench) {
 	return func(_ *testing.T, b *Bench) {
-		if !b.Since(release43) {
-			return
-		}
 		comeBack(b, args, policy, hold)
 		wantDelayed(b)
 	}
@@ -173,9 +176,6 @@ func retriesLater(args amqp091.Table, policy map[string]any, hold hold) func(*te
 // retriesAtOnce is a case in which a message comes again though the queue's delay is longer than the case takes.
 func retriesAtOnce(args amqp091.Table, hold hold) func(*testing.T, *Bench) {
 	return func(_ *testing.T, b *Bench) {
-		if !b.Since(release43) {
-			return
-		}
 		b.WantDelivery(comeBack(b, args, nil, hold), "a")
 	}
 }
@@ -183,17 +183,11 @@ func retriesAtOnce(args amqp091.Table, hold hold) func(*testing.T, *Bench) {
 // retriesSoon is retriesAtOnce for rejected messages of a queue that may also have a policy, and a short delay.
 func retriesSoon(args amqp091.Table, policy map[string]any) func(*testing.T, *Bench) {
 	return func(_ *testing.T, b *Bench) {
-		if !b.Since(release43) {
-			return
-		}
 		b.WantDelivery(comeBack(b, args, policy, rejects), "a")
 	}
 }
 
 func retryAfterDelay(_ *testing.T, b *Bench) {
-	if !b.Since(release43) {
-		return
-	}
 	ch := quorumQueue(b, retry("all", short, long))
 	deliveries := ch.Deliveries("q")
 	ch.SendAll("q", "a")
@@ -212,9 +206,6 @@ func retryAfterDelay(_ *testing.T, b *Bench) {
 
 // Messages behind a delayed one do not wait for it, and its consumer has room for them.
 func retryOthersMeanwhile(_ *testing.T, b *Bench) {
-	if !b.Since(release43) {
-		return
-	}
 	ch := quorumQueue(b, retry("all", long, 0)).Prefetch(1)
 	ch.SendAll("q", "a", "b", "c")
 	deliveries := ch.Deliveries("q")
@@ -234,9 +225,6 @@ func oneDelayed(b *Bench, args amqp091.Table, others ...string) *Channel {
 }
 
 func retryNotReady(_ *testing.T, b *Bench) {
-	if !b.Since(release43) {
-		return
-	}
 	ch := oneDelayed(b, retry("all", long, 0), "b", "c")
 	ch.WantCount("q", 2)
 	Equal(b, "messages left after a get", ch.Hold("q").MessageCount, 1)
@@ -244,18 +232,12 @@ func retryNotReady(_ *testing.T, b *Bench) {
 }
 
 func retryFirst(_ *testing.T, b *Bench) {
-	if !b.Since(release43) {
-		return
-	}
 	oneDelayed(b, retry("all", short, 0), "b", "c")
 	b.AwaitCount("q", 3)
 	b.WantArrivals("q", "a", "b", "c")
 }
 
 func retryFirstBeforePriorities(_ *testing.T, b *Bench) {
-	if !b.Since(release43) {
-		return
-	}
 	ch := oneDelayed(b, retry("all", short, 0))
 	sendPriorities(ch, "q", "9", "31")
 	b.AwaitCount("q", 3)
@@ -266,9 +248,6 @@ func retryFirstBeforePriorities(_ *testing.T, b *Bench) {
 // same they keep their order.
 func retriesTogether(args amqp091.Table, before hold, want ...string) func(*testing.T, *Bench) {
 	return func(_ *testing.T, b *Bench) {
-		if !b.Since(release43) {
-			return
-		}
 		ch := quorumQueue(b, args)
 		ch.SendAll("q", "a")
 		giveBack := before(b)
@@ -285,9 +264,6 @@ func retriesTogether(args amqp091.Table, before hold, want ...string) func(*test
 
 // A message that has used up its deliveries does not wait for its end.
 func retryDeliveryLimit(_ *testing.T, b *Bench) {
-	if !b.Since(release43) {
-		return
-	}
 	ch := b.Channel().Confirming()
 	ch.DeadLettering(with(deliveryLimit(1), retry("all", short, 0)))
 	ch.SendAll(source, "a")
@@ -301,9 +277,6 @@ func retryDeliveryLimit(_ *testing.T, b *Bench) {
 }
 
 func retryDoesNotExpire(_ *testing.T, b *Bench) {
-	if !b.Since(release43) {
-		return
-	}
 	b.Channel().Queue(dead, nil)
 	ch := quorumQueue(b, with(with(ttl(short), deadTo(dead)), retry("all", long, 0)))
 	deliveries := ch.Prefetch(1).Consumer("q", "one", nil)
@@ -318,9 +291,6 @@ func retryDoesNotExpire(_ *testing.T, b *Bench) {
 
 // Nobody gets a message whose time was over before its delay.
 func retryExpiresAfterwards(_ *testing.T, b *Bench) {
-	if !b.Since(release43) {
-		return
-	}
 	ch := b.Channel().Confirming()
 	ch.DeadLettering(quorum(with(ttl(short), retry("all", 2*short, 0))))
 	deliveries := ch.Deliveries(source)
@@ -331,9 +301,6 @@ func retryExpiresAfterwards(_ *testing.T, b *Bench) {
 
 // A delayed message takes up room: the one that is ready has to leave.
 func retryCountsForLength(_ *testing.T, b *Bench) {
-	if !b.Since(release43) {
-		return
-	}
 	b.Channel().Queue(dead, nil)
 	ch := quorumQueue(b, with(with(maxLength(1), deadTo(dead)), retry("all", long, 0)))
 	ch.SendAll("q", "a")
@@ -345,18 +312,12 @@ func retryCountsForLength(_ *testing.T, b *Bench) {
 }
 
 func retryCountsForRefusal(_ *testing.T, b *Bench) {
-	if !b.Since(release43) {
-		return
-	}
 	ch := oneDelayed(b, with(refusing(1), retry("all", long, 0)), "one too many")
 	ch.WantNack("", "q", "refused")
 	ch.WantCount("q", 1)
 }
 
 func retryPurged(_ *testing.T, b *Bench) {
-	if !b.Since(release43) {
-		return
-	}
 	ch := oneDelayed(b, retry("all", short, 0), "b")
 	purged, err := ch.QueuePurge("q", false)
 	b.Must(err)
@@ -370,9 +331,6 @@ func retryPurged(_ *testing.T, b *Bench) {
 
 // The answer has what was ready.
 func retryDeleted(_ *testing.T, b *Bench) {
-	if !b.Since(release43) {
-		return
-	}
 	ch := oneDelayed(b, retry("all", long, 0), "b")
 	deleted, err := ch.QueueDelete("q", false, false, false)
 	b.Must(err)
@@ -381,9 +339,6 @@ func retryDeleted(_ *testing.T, b *Bench) {
 
 // A policy that ends leaves the delay of those that have come back before.
 func retryPolicyRemoved(_ *testing.T, b *Bench) {
-	if !b.Since(release43) {
-		return
-	}
 	b.SetPolicy("retry", "^q$", 0, retryPolicy("all", long, 0))
 	ch := oneDelayed(b, nil, "b")
 	b.Target.DeletePolicy(b.t, b.Name, "retry")
@@ -406,8 +361,5 @@ func retryClassicQueue(_ *testing.T, b *Bench) {
 
 // Releases that do not know the arguments accept them.
 func retryAcceptedBefore(_ *testing.T, b *Bench) {
-	if b.Since(release43) {
-		return
-	}
 	b.WantDelivery(comeBack(b, retry("all", long, long), nil, rejects), "a")
 }

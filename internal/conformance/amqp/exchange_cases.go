@@ -21,6 +21,8 @@ func exchangeCases() []Case {
 		{"DeclareHeaders", exchangesPage, declaresExchange("headers")},
 		{"DeclareUnknownType", exchangeReference + ", type", declareUnknownType},
 		{"DeclareNameOf255Bytes", exchangeReference + ", exchange-name", declareExchangeLongName},
+		{"LongNameInNotFound", exchangeReference + ", exchange-name", refusesLongName(404, "NOT_FOUND - no exchange '", passiveExchange)},
+		{"LongNameInPublish", exchangeReference + ", exchange-name", refusesLongName(404, "NOT_FOUND - no exchange '", publishTo)},
 		{"DeclareDropsNewlines", exchangeReference + ", exchange-name", declareExchangeNewlines},
 		{"DeclareReservedName", exchangeReference + ", reserved", declareExchangeReserved},
 		{"DeclareDefault", exchangeReference + ", default exchange", declareDefaultExchange},

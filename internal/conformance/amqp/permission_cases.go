@@ -128,21 +128,21 @@ func passiveNeedsAny(_ *testing.T, b *Bench) {
 	owner := b.Channel()
 	owner.Queue("q", nil)
 	owner.Exchange("x", "direct", nil)
-	look := func(ch *Channel) (queue, exchange error) {
+	inspect := func(ch *Channel) (queue, exchange error) {
 		exchange = ch.ExchangeDeclarePassive("x", "direct", true, false, false, false, nil)
 		_, queue = ch.QueueDeclarePassive("q", true, false, false, false, nil)
 		return queue, exchange
 	}
 	for _, may := range [][3]string{{yes, no, no}, {no, yes, no}, {no, no, yes}} {
 		ch, _ := b.ChannelAs(may[0], may[1], may[2])
-		queue, exchange := look(ch)
+		queue, exchange := inspect(ch)
 		b.Must(queue)
 		b.Must(exchange)
 	}
 	user, password := b.Target.AddUser(b.t, b.Name, no, no, no)
 	conn := b.ConnectAs(user, password)
 	if !b.Since(release43) {
-		queue, exchange := look(conn.Channel())
+		queue, exchange := inspect(conn.Channel())
 		b.Must(queue)
 		b.Must(exchange)
 		return

@@ -56,39 +56,48 @@ type Case struct {
 // section is a family of cases.
 type section struct {
 	name  string
+	parts []part
+}
+
+// part are the cases of a section that hold for the same releases.
+type part struct {
+	releases
 	cases []Case
 }
 
+// always are cases that hold for every release. What differs between releases is in the case itself.
+func always(cases []Case) []part { return []part{{releases{}, cases}} }
+
 func sections() []section {
 	return []section{
-		{"connection", connectionCases()},
-		{"malformed", malformedCases()},
-		{"channel", channelCases()},
-		{"exchange", exchangeCases()},
-		{"alternate", alternateCases()},
-		{"binding", bindingCases()},
-		{"routing", routingCases()},
-		{"queue", queueCases()},
-		{"argument", argumentCases()},
-		{"permission", permissionCases()},
-		{"restriction", restrictionCases()},
-		{"nowait", noWaitCases()},
-		{"publish", publishCases()},
-		{"get", getCases()},
-		{"consume", consumeCases()},
-		{"qos", qosCases()},
-		{"acks", acksCases()},
-		{"tx", txCases()},
-		{"ttl", ttlCases()},
-		{"deadletter", deadLetterCases()},
-		{"limits", limitsCases()},
-		{"priorities", prioritiesCases()},
-		{"quorum", quorumCases()},
+		{"connection", always(connectionCases())},
+		{"malformed", always(malformedCases())},
+		{"channel", always(channelCases())},
+		{"exchange", always(exchangeCases())},
+		{"alternate", always(alternateCases())},
+		{"binding", always(bindingCases())},
+		{"routing", always(routingCases())},
+		{"queue", always(queueCases())},
+		{"argument", always(argumentCases())},
+		{"permission", always(permissionCases())},
+		{"restriction", always(restrictionCases())},
+		{"nowait", always(noWaitCases())},
+		{"publish", always(publishCases())},
+		{"get", always(getCases())},
+		{"consume", always(consumeCases())},
+		{"qos", always(qosCases())},
+		{"acks", always(acksCases())},
+		{"tx", always(txCases())},
+		{"ttl", always(ttlCases())},
+		{"deadletter", always(deadLetterCases())},
+		{"limits", always(limitsCases())},
+		{"priorities", always(prioritiesCases())},
+		{"quorum", always(quorumCases())},
 		{"timeouts", timeoutCases()},
-		{"singleactive", singleActiveCases()},
+		{"singleactive", always(singleActiveCases())},
 		{"delayedretry", delayedRetryCases()},
-		{"policies", policiesCases()},
-		{"replies", repliesCases()},
+		{"policies", always(policiesCases())},
+		{"replies", always(repliesCases())},
 	}
 }
 
@@ -96,25 +105,41 @@ func sections() []section {
 func Cases() []Case {
 	var all []Case
 	for _, s := range sections() {
-		for _, c := range s.cases {
-			c.Name = s.name + "/" + c.Name
-			all = append(all, c)
+		for _, p := range s.parts {
+			for _, c := range p.cases {
+				c.Name = s.name + "/" + c.Name
+				all = append(all, c)
+			}
 		}
 	}
 	return all
 }
 
-// Run runs each case as a parallel subtest. The flag -parallel bounds how many virtual hosts there are
-// at a time.
+// Run runs each case as a parallel subtest, and skips the parts of sections that do not hold for the target's release. The flag
+// -parallel bounds how many virtual hosts there are at a time.
 func Run(t *testing.T, target Target) {
+	have, err := releaseOf(target.Version())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range sections() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			for _, c := range s.cases {
-				t.Run(c.Name, func(t *testing.T) {
-					t.Parallel()
-					c.Run(t, NewBench(t, target))
-				})
+			for _, p := range s.parts {
+				if !p.include(have) {
+					t.Run(p.releases.String(), func(t *testing.T) {
+						t.Skipf("%d cases hold %s, and the broker is, or follows, %s", len(p.cases), p.releases, have)
+					})
+					continue
+				}
+				for _, c := range p.cases {
+					t.Run(c.Name, func(t *testing.T) {
+						t.Parallel()
+						b := NewBench(t, target)
+						c.Run(t, b)
+						b.wantUsed()
+					})
+				}
 			}
 		})
 	}
