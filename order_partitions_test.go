@@ -259,6 +259,11 @@ func TestPartitionsHalt(t *testing.T) {
 		if err != nil || blocks != 20 || total != len(held) {
 			t.Fatalf("%d messages block, %d of %d are listed, %v; want 20", blocks, len(held), total, err)
 		}
+		for _, m := range held {
+			if full, err := a.HeldMessage(t.Context(), "orders", m.ID); m.Blocks != errors.Is(err, admin.ErrNotHeld) || !m.Blocks && (err != nil || full.ID != m.ID) {
+				t.Errorf("%s, which blocks its key: %v, is %+v, %v", m.ID, m.Blocks, full, err)
+			}
+		}
 		if err := a.Skip(t.Context(), "orders", "k5/000"); err != nil {
 			t.Fatal(err)
 		}

@@ -162,7 +162,7 @@ func TestOrderedLowRate(t *testing.T) {
 		for i := range 40 {
 			publishKeys(t, b, "orders", fmt.Sprintf("k%d/1", i))
 		}
-		time.Sleep(55 * time.Minute) // not longer: see TestOrderedTrialSpins
+		time.Sleep(55 * time.Minute)
 		if n := len(book.all()); lost.Load() > 0 {
 			t.Errorf("%d runs, and the consumer was lost %d times", n, lost.Load())
 		}

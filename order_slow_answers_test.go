@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,10 +29,10 @@ func TestOrderSlowAnswers(t *testing.T) {
 				inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 					var r results
 					c := r.client(t, b)
-					runs := 0
+					var runs atomic.Int64 // a stuck handler runs while the next one does
 					log := &orderLog{answer: func(ctx context.Context, d *rehop.Delivery) error {
 						if d.ID == "slow/01" {
-							if runs++; runs < 4 {
+							if runs.Add(1) < 4 {
 								time.Sleep(3 * time.Minute)
 								return answer(ctx)
 							}

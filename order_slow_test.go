@@ -38,6 +38,9 @@ func TestOrderSlowHandler(t *testing.T) {
 			if got := log.of("b"); len(got) != 2 {
 				t.Errorf("of b have ended %v while a handler of another key runs, want both", got)
 			}
+			if m, err := openAdmin(t, b).HeldMessage(t.Context(), "orders", "slow/1"); err != nil || m.ID != "slow/1" { // it has no headers
+				t.Errorf("the message that is handled, which was moved to the held queue: got %+v, %v", m, err)
+			}
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
 			runs := want

@@ -42,8 +42,9 @@ func TestPartitionsTurnsLost(t *testing.T) {
 		for n := range 40 {
 			done += len(log.ended[fmt.Sprint("new", n)])
 		}
-		if log.most != 2 || done < 36 {
-			t.Errorf("after %v %d at once, %d of 40 done; want 2 at once", time.Since(start), log.most, done)
+		// Two at once end 38 of them, less some pauses between partitions; one at a time 19.
+		if log.most != 2 || done < 30 {
+			t.Errorf("after %v %d at once, %d of 40 done; want 2 at once all the time", time.Since(start), log.most, done)
 		}
 	})
 }

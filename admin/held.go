@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,7 +94,11 @@ func (a *Admin) Held(ctx context.Context, queue string) (messages []Held, total 
 	var asking sync.WaitGroup
 	for i, held := range partitions {
 		asking.Go(func() {
-			if lists[i], faults[i] = a.held(ctx, held); faults[i] != nil {
+			var reply rabbit.Message
+			if reply, faults[i] = a.askHeld(ctx, held, ""); faults[i] == nil {
+				lists[i], faults[i] = readHeld(reply)
+			}
+			if faults[i] != nil {
 				faults[i] = fmt.Errorf("list what waits in %q: %w", held, faults[i])
 			}
 		})
@@ -112,18 +117,61 @@ func (a *Admin) Held(ctx context.Context, queue string) (messages []Held, total 
 	return messages, total, nil
 }
 
-// held asks the process that has a held queue.
-func (a *Admin) held(ctx context.Context, held string) (list envelope.HeldList, err error) {
-	request, err := a.requester.Send(ctx, "", held, &rabbit.Publishing{MessageId: rabbit.NewID(), DeliveryMode: rabbit.Persistent,
-		Headers: rabbit.Table{envelope.OrderKind: envelope.OrderList, envelope.OrderSession: adminName}})
+// ErrNotHeld: the message does not wait in order.
+var ErrNotHeld = errors.New("no such message waits")
+
+// HeldMessage returns a message that Held lists in full, with its headers, its body and the record of its failure. If several
+// messages have this id, it returns the first one. A message that blocks its key does not wait itself: it is in the failed queue, and the
+// error is ErrNotHeld, as for a message that is not there. Other errors are those of Held.
+func (a *Admin) HeldMessage(ctx context.Context, queue, id string) (Message, error) {
+	if id == "" {
+		return Message{}, fmt.Errorf("show a message that waits in %q: the id is empty", queue)
+	}
+	partitions, err := a.partitions(ctx, queue)
 	if err != nil {
-		return list, err
+		return Message{}, fmt.Errorf("show message %s that waits in %q: %w", id, queue, err)
+	}
+	why := error(ErrNotHeld)
+	for n, held := range partitions {
+		reply, err := a.askHeld(ctx, held, id)
+		if err == nil && envelope.Text(reply.Headers[envelope.OrderShow]) == id {
+			reply.CorrelationId = envelope.Text(reply.Headers[envelope.OrderRelates])
+			return place{layout: layouts.Native{}, source: held, owner: layouts.PartitionQueue(queue, n)}.read(reply), nil
+		}
+		var list envelope.HeldList
+		if err == nil {
+			list, err = readHeld(reply)
+		}
+		if err != nil {
+			return Message{}, fmt.Errorf("show message %s that waits in %q: %w", id, held, err)
+		}
+		if slices.ContainsFunc(list.Messages, func(m envelope.Held) bool { return m.ID == id && m.Blocks }) {
+			why = fmt.Errorf("%w: it blocks its key, and is in the failed queue", ErrNotHeld)
+		}
+	}
+	return Message{}, fmt.Errorf("show message %s that waits in %q: %w", id, queue, why)
+}
+
+// askHeld asks the process that has a held queue what waits, or for a message in full if there is an id.
+func (a *Admin) askHeld(ctx context.Context, held, id string) (reply rabbit.Message, err error) {
+	headers := rabbit.Table{envelope.OrderKind: envelope.OrderList, envelope.OrderSession: adminName}
+	if id != "" {
+		headers[envelope.OrderShow] = id
+	}
+	request, err := a.requester.Send(ctx, "", held, &rabbit.Publishing{MessageId: rabbit.NewID(), DeliveryMode: rabbit.Persistent, Headers: headers})
+	if err != nil {
+		return reply, err
 	}
 	defer request.End()
-	reply, err := request.Reply(ctx)
+	d, err := request.Reply(ctx)
 	if err != nil {
-		return list, fmt.Errorf("%w: %w", ErrNoAnswer, err)
+		return reply, fmt.Errorf("%w: %w", ErrNoAnswer, err)
 	}
+	return d.Delivery, nil
+}
+
+// readHeld reads a list of what waits.
+func readHeld(reply rabbit.Message) (list envelope.HeldList, err error) {
 	if err := json.Unmarshal(reply.Body, &list); err != nil {
 		return list, fmt.Errorf("the answer cannot be read: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/internal/conformance/delivery"
+	"github.com/rehop/rehop/internal/conformance/seeds"
 )
 
 // baseline is what most projects use for retries: a classic durable queue whose rejected messages are
@@ -35,9 +36,9 @@ const (
 	baselinePublishers              = 3
 	baselineWindow                  = 64
 	baselineKills                   = 12
-	// baselinePatience is how long nothing may happen before what is missing counts as lost.
-	baselinePatience = 10 * time.Second
-	baselineLimit    = 20 * time.Minute
+	// baselineQuiet is how long nothing may happen before what is missing counts as lost.
+	baselineQuiet = 10 * time.Second
+	baselineLimit = 20 * time.Minute
 )
 
 // TestBaseline shows that the auditor sees loss where there is some: the usual recipe for retries loses
@@ -46,7 +47,7 @@ func TestBaseline(t *testing.T) {
 	if os.Getenv("REHOP_FAULTS") != "baseline" {
 		t.Skip("takes minutes: REHOP_FAULTS=baseline runs it")
 	}
-	seed := seedOf(t)
+	seed := seeds.Of(t)
 	r := lab.Single(t)
 	ctx, cancel := context.WithTimeout(t.Context(), baselineLimit)
 	defer cancel()
@@ -161,7 +162,7 @@ func (b *baseline) round(ctx context.Context, strike func()) error {
 	}
 	stopPublishing()
 	publishers.Wait()
-	return b.books.Quiet(ctx, baselinePatience)
+	return b.books.Quiet(ctx, baselineQuiet)
 }
 
 // keep does something again whenever its connection is lost.

@@ -2,7 +2,7 @@ package faults
 
 import (
 	"context"
-	"slices"
+	"errors"
 	"testing"
 	"time"
 
@@ -12,9 +12,10 @@ import (
 	"github.com/rehop/rehop/internal/conformance/delivery"
 )
 
-// killBroker: kill -9 of the only node, and its restart.
-func killBroker(t *testing.T, seed uint64) delivery.Report {
-	return kills(newTrial(t, lab.Single(t), seed), times(1, 10))
+// killBroker: kill -9 of the only node or, as when the power fails, of all nodes, and their restart.
+func killBroker(t *testing.T, r *lab.Rabbit, seed uint64) delivery.Report {
+	x := newTrial(t, r, seed)
+	return kills(x, x.times(1, 10))
 }
 
 func kills(x *trial, n int) delivery.Report {
@@ -22,9 +23,12 @@ func kills(x *trial, n int) delivery.Report {
 	x.Rabbit.Settle()
 	for range n {
 		x.Fault("broker killed", func(int) {
-			x.Rabbit.Services("kill", "single")
-			x.Rabbit.Services("start", "single")
+			for _, node := range x.Rabbit.Nodes() {
+				x.Rabbit.Services("kill", node)
+			}
+			x.startAll()
 		})
+		x.whole()
 	}
 	x.Run(200)
 	rules := x.Work.Rules()
@@ -32,20 +36,45 @@ func kills(x *trial, n int) delivery.Report {
 	return x.finish(rules)
 }
 
+// startAll starts all nodes at a time: the first may wait for the others.
+func (x *trial) startAll() {
+	x.T.Helper()
+	started := make(chan error)
+	for _, node := range x.Rabbit.Nodes() {
+		go func() { started <- x.Rabbit.TryServices("start", node) }()
+	}
+	var failed []error
+	for range x.Rabbit.Nodes() {
+		failed = append(failed, <-started)
+	}
+	x.Must(errors.Join(failed...))
+}
+
 // restartBroker: the node is stopped in order and started again, and its application is stopped and
-// started inside a node that lives on.
-func restartBroker(t *testing.T, seed uint64) delivery.Report {
-	x := newTrial(t, lab.Single(t), seed)
+// started inside a node that lives on. Of several nodes each has its turn, so that each client is struck.
+func restartBroker(t *testing.T, r *lab.Rabbit, seed uint64) delivery.Report {
+	x := newTrial(t, r, seed)
 	x.start()
 	n := times(1, 8)
+	if x.clustered() {
+		n = 2
+	}
 	for i := range n {
 		if i%2 == 0 {
-			x.Fault("broker restarted", func(int) { x.Rabbit.Services("restart", "single") })
+			x.Fault("broker restarted", func(int) {
+				for _, node := range r.Nodes() {
+					r.Services("restart", node)
+					x.whole()
+				}
+			})
 			continue
 		}
 		x.Fault("broker's application restarted", func(int) {
-			x.Rabbit.Services("ctl", "single", "stop_app")
-			x.Rabbit.Services("ctl", "single", "start_app")
+			for _, node := range r.Nodes() {
+				r.Services("ctl", node, "stop_app")
+				r.Services("ctl", node, "start_app")
+				x.whole()
+			}
 		})
 	}
 	x.Run(200)
@@ -56,45 +85,48 @@ func restartBroker(t *testing.T, seed uint64) delivery.Report {
 
 // killLeader: kill -9 of the node that leads a queue, in turn those of the subscription's queue and of
 // the queues in which messages wait, while messages are being retried.
-func killLeader(t *testing.T, seed uint64) delivery.Report {
-	x := newTrial(t, lab.Cluster(t), seed)
-	// Each client prefers another node, so that the death of any of them is felt.
-	plain, next := x.Work.Config, 0
-	x.Work.Config = func(role string) rehop.Config {
-		config := plain(role)
-		urls := slices.Clone(config.URLs)
-		config.URLs = append(urls[next:], urls[:next]...)
-		next = (next + 1) % len(urls)
-		return config
-	}
-	x.Work.Unstick = x.cure
+func killLeader(t *testing.T, r *lab.Rabbit, seed uint64) delivery.Report {
+	x := newTrial(t, r, seed)
+	return x.strikeLeaders(times(2, 9), "killed", delivery.Witnessed, func(queue, node string, began int) {
+		t.Cleanup(func() { x.Rabbit.Services("start", node) }) // whatever happens meanwhile
+		x.Rabbit.Services("kill", node)
+		// The cluster must continue without it: before it is back, something new is confirmed.
+		x.SeeOrCure(began, "a confirm with one node missing", delivery.Confirmed)
+		x.newLeader(queue, node)
+		// Clients of a busy machine may all have gone to other nodes.
+		x.Books.Record(delivery.Event{Kind: delivery.Witnessed, Comment: "another node leads " + queue})
+		x.Rabbit.Services("start", node)
+	})
+}
+
+// strikeLeaders has a fault strike nodes that lead queues n times: in turn the leader of the subscription's queue and those of queues in which
+// messages wait. An event of the kind shows that it has struck.
+func (x *trial) strikeLeaders(n int, what string, witness delivery.Kind, strike func(queue, node string, began int)) delivery.Report {
+	x.T.Helper()
 	x.start()
 	x.Rabbit.Settle()
 	led := []string{x.Work.Script.Queues[0], "rehop.step.300ms", "rehop.delay.01"}
-	n := times(2, 9)
 	for i := range n {
-		var node string
-		lab.Eventually(t, soon, "a leader of "+led[i%len(led)], func() bool {
-			var err error
-			node, err = x.Rabbit.Leader(led[i%len(led)])
-			return err == nil
-		})
-		x.Fault("leader "+node+" killed", func(began int) {
-			t.Cleanup(func() { x.Rabbit.Services("start", node) }) // whatever happens meanwhile
-			x.Rabbit.Services("kill", node)
-			// The cluster must continue without it: before it is back, something new is confirmed.
-			x.SeeOrCure(began, "a confirm with one node missing", delivery.Confirmed)
-			x.newLeader(led[i%len(led)], node)
-			// Clients of a busy machine may all have gone to other nodes.
-			x.Books.Record(delivery.Event{Kind: delivery.Witnessed, Comment: "another node leads " + led[i%len(led)]})
-			x.Rabbit.Services("start", node)
-		})
-		x.clusterWhole()
+		queue := led[i%len(led)]
+		node := x.leader(queue)
+		x.Fault("leader "+node+" "+what, func(began int) { strike(queue, node, began) })
+		x.whole()
 	}
 	x.Run(200)
 	rules := x.Work.Rules()
-	rules.Faults, rules.Witness, rules.DeadLetters = n, delivery.Sees(delivery.Witnessed), deadLetters(x.Work.Script)
+	rules.Faults, rules.Witness, rules.DeadLetters = n, delivery.Sees(witness), deadLetters(x.Work.Script)
 	return x.finish(rules)
+}
+
+// leader is the node that leads a queue, when one does.
+func (x *trial) leader(queue string) (node string) {
+	x.T.Helper()
+	lab.Eventually(x.T, soon, "a leader of "+queue, func() bool {
+		var err error
+		node, err = x.Rabbit.Leader(queue)
+		return err == nil
+	})
+	return node
 }
 
 // newLeader waits until a node other than old leads the queue.
@@ -106,9 +138,12 @@ func (x *trial) newLeader(queue, old string) {
 	})
 }
 
-// clusterWhole waits until all nodes run and have all their queues: two at a time must not be missing.
-func (x *trial) clusterWhole() {
+// whole waits until all nodes of a cluster run and have all their queues: two at a time must not be missing.
+func (x *trial) whole() {
 	x.T.Helper()
+	if !x.clustered() {
+		return
+	}
 	lab.Eventually(x.T, 2*soon, "three running nodes", func() bool {
 		var nodes []struct{ Running bool }
 		if x.Rabbit.TryAPI("GET", "/api/nodes?columns=running", nil, &nodes) != nil {
@@ -126,18 +161,22 @@ func (x *trial) clusterWhole() {
 
 // memoryAlarm: the broker takes no messages. Publishers must end with their contexts, and handlers
 // must continue and ack.
-func memoryAlarm(t *testing.T, seed uint64) delivery.Report {
-	x := newTrial(t, lab.Single(t), seed)
+func memoryAlarm(t *testing.T, r *lab.Rabbit, seed uint64) delivery.Report {
+	x := newTrial(t, r, seed)
 	x.Work.PublishTimeout = 2 * time.Second
 	x.start()
 	other, err := rehop.Open(x.T.Context(), x.Work.Config("delayed"))
 	x.Must(err)
 	t.Cleanup(func() { _ = other.Close(context.Background()) })
-	n := times(1, 4)
+	n := x.times(1, 4)
+	node, usual := r.Nodes()[0], "0.4" // the alarm of one node blocks the clients of all
+	if x.clustered() {
+		usual = "0.2"
+	}
 	for range n {
 		x.Fault("memory alarm", func(began int) {
-			x.Rabbit.Services("ctl", "single", "set_vm_memory_high_watermark", "absolute", "1MB")
-			t.Cleanup(func() { x.Rabbit.Services("ctl", "single", "set_vm_memory_high_watermark", "0.4") })
+			x.Rabbit.Services("ctl", node, "set_vm_memory_high_watermark", "absolute", "1MB")
+			t.Cleanup(func() { x.Rabbit.Services("ctl", node, "set_vm_memory_high_watermark", usual) })
 			blocked := x.See(began, soon, "connection.blocked", func(e delivery.Event) bool {
 				return e.Kind == delivery.Blocked && e.Client != "consume"
 			})
@@ -145,7 +184,7 @@ func memoryAlarm(t *testing.T, seed uint64) delivery.Report {
 			x.delayedPublishEnds(other)
 			// The others hold what they cannot move yet.
 			x.acked(x.Work.Script.Queues[2])
-			x.Rabbit.Services("ctl", "single", "set_vm_memory_high_watermark", "0.4")
+			x.Rabbit.Services("ctl", node, "set_vm_memory_high_watermark", usual)
 		})
 	}
 	x.Run(200)

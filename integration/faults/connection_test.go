@@ -33,14 +33,14 @@ func randomCut(random *rand.Rand) proxy.Plan {
 
 // cutConnections: every connection ends at a random byte, in one direction or the other, in order or
 // by a reset.
-func cutConnections(t *testing.T, seed uint64) delivery.Report {
-	x := newTrial(t, lab.Single(t), seed)
+func cutConnections(t *testing.T, r *lab.Rabbit, seed uint64) delivery.Report {
+	x := newTrial(t, r, seed)
 	// In a storm of hundreds of cuts, some message is in a handler's hands at more than ten of them. That this
 	// is taken for a crash loop is as it should be, and is not what this fault is about.
 	x.Work.CrashLimit = 40
 	p := x.Proxied()
 	x.start()
-	n := times(25, 250)
+	n := x.times(25, 250)
 	x.Fault("connections cut", func(int) {
 		p.SetPlan(func(int) proxy.Plan { return randomCut(x.Random) })
 		p.Cut("")
@@ -57,11 +57,11 @@ func cutConnections(t *testing.T, seed uint64) delivery.Report {
 }
 
 // blackHole: all bytes disappear while the connections stay. Only heartbeats can detect that.
-func blackHole(t *testing.T, seed uint64) delivery.Report {
-	x := newTrial(t, lab.Single(t), seed)
+func blackHole(t *testing.T, r *lab.Rabbit, seed uint64) delivery.Report {
+	x := newTrial(t, r, seed)
 	p := x.Proxied()
 	x.start()
-	n := times(1, 4)
+	n := x.times(1, 4)
 	for range n {
 		x.Fault("black hole", func(began int) {
 			p.Freeze("")
@@ -105,11 +105,11 @@ func (x *trial) each(after int, what string, kind delivery.Kind) {
 
 // cutMoves: failed messages are on their way to where they wait, and no confirm has come, when the
 // connections end.
-func cutMoves(t *testing.T, seed uint64) delivery.Report {
-	x := newTrial(t, lab.Single(t), seed)
+func cutMoves(t *testing.T, r *lab.Rabbit, seed uint64) delivery.Report {
+	x := newTrial(t, r, seed)
 	p := x.Proxied()
 	x.start()
-	n, full, least := 0, 0, times(2, 20)
+	n, full, least := 0, 0, x.times(2, 20)
 	// At times all handlers wait for messages that cannot be moved. Such a fault counts, but not as one that shows anything.
 	for ; n < least || full < (least+1)/2 && n < 4*least; n++ {
 		x.Fault("connections cut while messages move", func(int) {

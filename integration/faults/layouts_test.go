@@ -20,22 +20,22 @@ func layoutFaults() []fault {
 	const brokerKills, consumerKills = 3, 8
 	var all []fault
 	for _, script := range delivery.Layouts(0) {
-		trialOf := func(t *testing.T, seed uint64) *trial {
+		trialOf := func(t *testing.T, r *lab.Rabbit, seed uint64) *trial {
 			script, err := delivery.LayoutScript(script.Name, seed)
 			if err != nil {
 				t.Fatal(err)
 			}
-			x := newScripted(t, lab.Single(t), script)
+			x := newScripted(t, r, script)
 			x.Work.Rate = 400 // many of these fail, and each failure is another message
 			return x
 		}
 		if !script.BrokerCounts {
-			all = append(all, fault{"Kill" + script.Name, func(t *testing.T, seed uint64) delivery.Report {
-				return kills(trialOf(t, seed), brokerKills)
+			all = append(all, fault{"Kill" + script.Name, func(t *testing.T, r *lab.Rabbit, seed uint64) delivery.Report {
+				return kills(trialOf(t, r, seed), brokerKills)
 			}})
 		}
-		all = append(all, fault{"Process" + script.Name, func(t *testing.T, seed uint64) delivery.Report {
-			return killConsumers(trialOf(t, seed), consumerKills)
+		all = append(all, fault{"Process" + script.Name, func(t *testing.T, r *lab.Rabbit, seed uint64) delivery.Report {
+			return killConsumers(trialOf(t, r, seed), consumerKills)
 		}})
 	}
 	return all

@@ -2,12 +2,10 @@ package faults
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -28,20 +26,20 @@ type orders struct {
 	Work                  time.Duration // so that there is always something unacked
 }
 
-// child consumes one queue until its input ends, and writes its history to its output. It is the main
-// function of a process that is killed.
-func child() int {
-	if err := consume(); err != nil {
+// asChild is the main function of a process that is killed.
+func asChild(work func() error) int {
+	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
+// consume consumes one queue until its input ends, and writes its history to its output.
 func consume() error {
 	var o orders
-	if err := json.Unmarshal([]byte(os.Getenv(childRole)), &o); err != nil {
-		return fmt.Errorf("orders of the child: %w", err)
+	if err := ordersOf(childRole, &o); err != nil {
+		return err
 	}
 	if o.Script.Name != "" { // a layout is not handed over, but its name is
 		script, err := delivery.LayoutScript(o.Script.Name, o.Script.Seed)
@@ -71,35 +69,22 @@ func consume() error {
 
 // process is a running child.
 type process struct {
+	*worker
 	x     *trial
-	cmd   *exec.Cmd
-	input io.WriteCloser
-	read  chan error // one value: how reading its history ended
 	ended bool
 }
 
 // spawn starts a child and waits until it receives messages.
 func (x *trial) spawn(o orders) *process {
 	x.T.Helper()
-	text, err := json.Marshal(o)
-	x.Must(err)
-	self, err := os.Executable()
-	x.Must(err)
-	p := &process{x: x, cmd: exec.Command(self), read: make(chan error, 1)}
-	p.cmd.Env = append(os.Environ(), childRole+"="+string(text))
-	p.cmd.Stderr = os.Stderr
-	p.input, err = p.cmd.StdinPipe()
-	x.Must(err)
-	output, err := p.cmd.StdoutPipe()
-	x.Must(err)
 	began := x.Books.Len()
-	x.Must(p.cmd.Start())
-	go func() { p.read <- x.Books.Import(output) }()
+	w, err := startWorker(childRole, o, x.Books.Import)
+	x.Must(err)
+	p := &process{worker: w, x: x}
 	x.T.Cleanup(func() {
 		if !p.ended {
 			_ = p.cmd.Process.Kill()
-			<-p.read
-			_ = p.cmd.Wait()
+			_, _ = p.wait()
 		}
 	})
 	x.See(began, soon, "the child receives", func(e delivery.Event) bool {
@@ -128,14 +113,16 @@ func (p *process) stop() {
 
 func (p *process) end() error {
 	p.x.T.Helper()
-	p.x.Must(<-p.read)
 	p.ended = true
-	return p.cmd.Wait()
+	history, err := p.wait()
+	p.x.Must(history)
+	return err
 }
 
 // killProcess: kill -9 of a process that consumes, with unacked messages.
-func killProcess(t *testing.T, seed uint64) delivery.Report {
-	return killConsumers(newTrial(t, lab.Single(t), seed), times(4, 40))
+func killProcess(t *testing.T, r *lab.Rabbit, seed uint64) delivery.Report {
+	x := newTrial(t, r, seed)
+	return killConsumers(x, x.times(4, 40))
 }
 
 func killConsumers(x *trial, n int) delivery.Report {

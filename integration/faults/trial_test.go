@@ -2,11 +2,11 @@ package faults
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
-	"strconv"
+	"slices"
 	"testing"
 
+	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/audit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/internal/conformance/delivery"
@@ -21,18 +21,6 @@ func times(short, many int) int {
 		return many
 	}
 	return short
-}
-
-// seedOf is the run's one seed: that of REHOP_FAULTS_SEED, or a new one.
-func seedOf(t *testing.T) uint64 {
-	if s := os.Getenv("REHOP_FAULTS_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatalf("REHOP_FAULTS_SEED: %v", err)
-		}
-		return seed
-	}
-	return rand.Uint64() >> 32
 }
 
 // trial is a workload on a broker that may need help.
@@ -53,7 +41,34 @@ func newScripted(t *testing.T, r *lab.Rabbit, script delivery.Script) *trial {
 	t.Helper()
 	x := &trial{Trial: audit.New(t, r, script)}
 	x.Work.Rate = times(600, 1200)
+	if x.clustered() {
+		x.Work.Config = spread(x.Work.Config)
+		x.Work.Unstick = x.cure
+	}
 	return x
+}
+
+// clustered reports whether the broker has several nodes.
+func (x *trial) clustered() bool { return len(x.Rabbit.Nodes()) > 1 }
+
+// times is how often a fault strikes that a single node, too, is tried with: on a cluster half as often in the long form.
+func (x *trial) times(short, many int) int {
+	if x.clustered() {
+		many = (many + 1) / 2
+	}
+	return times(short, many)
+}
+
+// spread has each client prefer another node, so that the loss of any of them is felt.
+func spread(plain func(role string) rehop.Config) func(role string) rehop.Config {
+	next := 0
+	return func(role string) rehop.Config {
+		config := plain(role)
+		urls := slices.Clone(config.URLs)
+		config.URLs = append(urls[next:], urls[:next]...)
+		next = (next + 1) % len(urls)
+		return config
+	}
 }
 
 // start starts the workload and waits until it is in full swing.
@@ -102,6 +117,7 @@ func (x *trial) cure(context.Context) bool {
 		if err := remedy(queue); err != nil {
 			x.T.Logf("cure %s: %v", queue, err)
 		}
+		x.Books.Record(delivery.Event{Kind: delivery.Cured, Queue: queue})
 	}
 	return true
 }

@@ -124,7 +124,7 @@ func (s *Subscription) failure(h *Handling, err error, kind string) envelope.Fai
 	}
 	f.Due = time.Time{}
 	f.Returns = 0
-	f.Host = s.shared.Host
+	f.Host, f.Version = s.shared.Host, s.shared.Version
 	return f
 }
 

@@ -12,10 +12,10 @@ import (
 )
 
 // Handling is one delivery that a worker handles, or a batch of them, and the context of its handler.
-// It implements context.Context because one is needed for every message: with those of package
-// context, which have timers of their own, a consumer took 1.4 to 1.6 times the processor time
-// (BenchmarkHandlerContext). Here one timer serves all handlers of a subscription (see watch), and
-// the Done channel is made when it is first needed.
+// It implements context.Context because one is needed for every message. With those of package
+// context, which have timers of their own, consuming took 1.33 times the processor time, with that of
+// the broker (docs/benchmarks.md; BenchmarkHandlerContext has the contexts alone). Here one timer serves
+// all handlers of a subscription (see watch), and the Done channel is made when it is first needed.
 type Handling struct {
 	// View is what the handler sees of the delivery. See Handler.
 	View any
@@ -43,17 +43,19 @@ type Handling struct {
 	probes  *outage           // the outage whose end this message is to find out
 	taken   time.Time         // when a worker took it, if it waits for the end of an outage
 
-	batch *batch // what is handled together; nil if this is a single delivery
+	batch    *batch // what is handled together; nil if this is a single delivery
+	*inOrder        // nil if the subscription handles messages in any order
+}
 
-	// Of a subscription that handles messages in order. record and pending are what is written into the copy of the
-	// message, and what is reported when the delivery is acked; pending is nil if the handler has not run.
+// inOrder is what a Handling has in addition in a subscription that handles messages in order.
+type inOrder struct {
 	ordered *ordered
 	message *ordering.Message
-	ran     bool        // a handler has run
-	rejects bool        // the broker is to move it to the failed queue
-	keyless *PanicError // why its key is not known
-	record  envelope.Failure
-	pending *Result
+	ran     bool              // a handler has run
+	rejects bool              // the broker is to move it to the failed queue
+	keyless *PanicError       // why its key is not known
+	record  *envelope.Failure // what is written into the copy of the message; nil if there is none to write
+	pending *Result           // what is reported when the delivery is acked; nil if the handler has not run
 	// The copy of the message in the held queue, whose delivery is acked instead, or the message of which this is the
 	// copy. The lock of the session guards it.
 	exchanged *Handling
@@ -192,6 +194,13 @@ func (h *Handling) abandon() bool {
 	return true
 }
 
+// isAbandoned reports whether another worker has taken over.
+func (h *Handling) isAbandoned() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.abandoned
+}
+
 // decided reports whether the handler's error has no effect on the delivery any more.
 func (h *Handling) decided() bool {
 	h.mu.Lock()
@@ -210,7 +219,9 @@ func (s *Subscription) again(h *Handling) *Handling {
 	next := s.settings.Handler.New()
 	next.base, next.from, next.raw, next.givenID, next.past = h.base, h.from, h.raw, h.givenID, h.past
 	next.mark, next.hookCtx, next.probes, next.taken = h.mark, h.hookCtx, h.probes, h.taken
-	next.ordered, next.message, next.ran = h.ordered, h.message, h.ran
+	if h.inOrder != nil {
+		next.inOrder = &inOrder{ordered: h.ordered, message: h.message, ran: h.ran}
+	}
 	s.show(next)
 	return next
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 )
 
 type testKey string
@@ -35,6 +36,14 @@ func newHandling() *Handling {
 	h.base, h.past = context.WithValue(context.Background(), testKey("k"), "v"), &unwritten
 	h.begin(time.Minute, time.Hour)
 	return h
+}
+
+// There is one for every message. What only some subscriptions use is behind a pointer.
+func TestHandlingIsSmall(t *testing.T) {
+	t.Parallel()
+	if got := unsafe.Sizeof(Handling{}); got > 640 {
+		t.Errorf("a Handling has %d bytes, want at most 640", got)
+	}
 }
 
 // ended reports whether a context's channel is closed.

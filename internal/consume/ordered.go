@@ -45,7 +45,6 @@ type ordered struct {
 	from   offer           // of the main queue
 	ctx    context.Context // ends with the session
 	end    context.CancelFunc
-	ready  chan struct{} // signals to idle workers that there may be a message to take
 	over   chan struct{} // closed when the Owner has closed
 	ending chan struct{} // closed when no handler begins any more
 	tasks  sync.WaitGroup
@@ -61,10 +60,12 @@ type ordered struct {
 	held      *rabbit.Session
 	reason    string
 	clean     bool
+	owned     bool                   // it has handled messages, or could
 	released  bool                   // because another process is to have the partition
 	ticks     time.Time              // when the timer fires
 	questions []rabbit.Delivery      // of operators, what waits
-	idle      int                    // workers that wait, without those that have a signal
+	ready     *sync.Cond             // there may be a message to take, or this session has no more
+	idle      int                    // workers that wait for ready, without those that were woken
 	noting    map[string]int         // by kind, notes that are not confirmed
 	pending   map[*Handling]struct{} // whose results are reported when they are acked
 	ended     bool                   // no handler begins any more
@@ -112,16 +113,32 @@ func (s *Subscription) superviseOrdered(ctx context.Context, base context.Contex
 
 func (s *Subscription) newOrdered(base context.Context, o offer) *ordered {
 	ctx, end := context.WithCancel(context.Background())
-	r := &ordered{sub: s, base: base, from: o, ctx: ctx, end: end, ready: make(chan struct{}, 2*s.settings.Concurrency), over: make(chan struct{}),
+	r := &ordered{sub: s, base: base, from: o, ctx: ctx, end: end, over: make(chan struct{}),
 		ending: make(chan struct{}), noting: make(map[string]int), pending: make(map[*Handling]struct{}), timer: time.NewTimer(time.Hour)}
+	r.ready = sync.NewCond(&r.mu)
 	handler := s.settings.Timeout*time.Duration(1+s.settings.Schedule.Immediate) + s.settings.StuckAfter
 	r.owner = ordering.New(ordering.Options{
 		Session: rabbit.NewID(), Window: s.settings.Prefetch, Workers: s.settings.Concurrency, MaxHeld: s.settings.Order.MaxHeld, Halt: s.settings.Order.Halt,
-		CrashLimit: s.settings.CrashLimit, Lasting: OrderedSession, Deliveries: heldDeliveries, EndWithin: handler + ConfirmGrace,
+		CrashLimit: s.settings.CrashLimit, Lasting: lastingOf(base), Deliveries: heldDeliveries, EndWithin: handler + ConfirmGrace,
 		Probe: probeEvery, Lease: leaseTime,
 		Print: func(m *ordering.Message) string { return printOf(m.Data.(*Handling)) },
 	}, time.Now())
 	return r
+}
+
+// lastingKey is the key of how long sessions of an ordered subscription last, in the context that it was made with.
+type lastingKey struct{}
+
+// ShortSessions is a context for an ordered subscription whose sessions last this long, for tests.
+func ShortSessions(ctx context.Context, lasting time.Duration) context.Context {
+	return context.WithValue(ctx, lastingKey{}, lasting)
+}
+
+func lastingOf(ctx context.Context) time.Duration {
+	if lasting, ok := ctx.Value(lastingKey{}).(time.Duration); ok {
+		return lasting
+	}
+	return OrderedSession
 }
 
 // serve lets workers handle messages until the session has ended.
@@ -129,7 +146,7 @@ func (r *ordered) serve() {
 	s := r.sub
 	r.event(func(*ordering.Owner, time.Time) {})
 	r.tasks.Go(r.watch)
-	r.tasks.Go(func() { r.read(r.from.session, (*ordering.Owner).FromMain) })
+	r.tasks.Go(r.readMain)
 	s.mu.Lock()
 	s.order = r
 	close(s.offered)
@@ -145,6 +162,7 @@ func (r *ordered) serve() {
 		case <-stop:
 			stop = nil
 			r.event((*ordering.Owner).Stop)
+			r.wakeAll()
 		case <-gone: // no handler runs, and the broker has to confirm what they have left
 			gone = nil
 			timer := time.NewTimer(ConfirmGrace)
@@ -157,6 +175,7 @@ func (r *ordered) serve() {
 			r.abandon("the subscription was stopped")
 		}
 	}
+	r.wakeAll()
 	r.timer.Stop()
 	r.mu.Lock()
 	held := r.held
@@ -169,6 +188,9 @@ func (r *ordered) serve() {
 	}
 	r.end()
 	r.tasks.Wait()
+	if r.owned && !r.reported.Owns { // too shortly for watch
+		r.reportHeld(Held{Owns: true})
+	}
 	r.reportHeld(Held{})
 	if p := s.settings.Order.Shared; p != nil {
 		p.owns(r, false, false)
@@ -205,6 +227,7 @@ func (r *ordered) carryOut() {
 		}
 	}
 	if r.owner.Owns() {
+		r.owned = true
 		r.answer()
 	}
 	if r.owner.Ending() {
@@ -212,7 +235,7 @@ func (r *ordered) carryOut() {
 	}
 	for n := r.owner.Runnable(); n > 0 && r.idle > 0; n-- {
 		r.idle--
-		r.ready <- struct{}{} // never waits: there is room for every worker, also for those that replace others
+		r.ready.Signal()
 	}
 	if next := r.owner.Next(); !r.owner.Closed() && (r.ticks.IsZero() || next.Before(r.ticks)) {
 		r.ticks = next
@@ -250,17 +273,44 @@ func (r *ordered) watch() {
 	}
 }
 
-// read reports to the Owner what a queue delivers.
-func (r *ordered) read(session *rabbit.Session, tell func(*ordering.Owner, *ordering.Message, time.Time)) {
+// atOnce is how many deliveries of the main queue are reported to the Owner together, if they have arrived.
+const atOnce = 16
+
+// readMain reports to the Owner what the main queue delivers.
+func (r *ordered) readMain() {
+	session := r.from.session
+	arrived := make([]*ordering.Message, 0, atOnce)
 	for d, ok := session.Next(); ok; d, ok = session.Next() {
-		if held := session != r.from.session; held && len(d.Body) == 0 && r.readNote(d) {
+		arrived = append(arrived[:0], r.message(d, false))
+		for len(arrived) < atOnce {
+			if d, ok = session.Arrived(); !ok {
+				break
+			}
+			arrived = append(arrived, r.message(d, false))
+		}
+		r.event(func(o *ordering.Owner, now time.Time) {
+			for _, m := range arrived {
+				o.FromMain(m, now)
+			}
+		})
+	}
+	r.abandon(lostConsumer)
+}
+
+// readHeld reports to the Owner what the held queue delivers.
+func (r *ordered) readHeld(session *rabbit.Session) {
+	for d, ok := session.Next(); ok; d, ok = session.Next() {
+		if len(d.Body) == 0 && r.readNote(d) {
 			continue
 		}
-		m := r.message(d, session != r.from.session)
-		r.event(func(o *ordering.Owner, now time.Time) { tell(o, m, now) })
+		m := r.message(d, true)
+		r.event(func(o *ordering.Owner, now time.Time) { o.FromHeld(m, now) })
 	}
-	r.abandon("the broker ended the consumer, or the connection was lost")
+	r.abandon(lostConsumer)
 }
+
+// lostConsumer is why a session ends that receives nothing any more.
+const lostConsumer = "the broker ended the consumer, or the connection was lost"
 
 // readNote reads a message of the held queue that is not for the Owner. False: it is.
 func (r *ordered) readNote(d rabbit.Delivery) bool {
@@ -286,7 +336,7 @@ func (r *ordered) abandon(reason string) {
 // consumeHeld begins to read the held queue.
 func (r *ordered) consumeHeld() {
 	options := r.sub.settings.Options
-	options.Queue, options.Tag, options.Args, options.Plan = r.sub.settings.Order.Held, "", nil, r.sub.form.Load().RetryPlan
+	options.Queue, options.Tag, options.Args, options.Plan, options.First = r.sub.settings.Order.Held, "", nil, r.sub.form.Load().RetryPlan, ""
 	session, err := r.sub.shared.Consume.OpenSession(r.ctx, options, heldPrefetch)
 	if err != nil {
 		r.abandon(err.Error())
@@ -300,7 +350,7 @@ func (r *ordered) consumeHeld() {
 		session.Close()
 		return
 	}
-	r.read(session, (*ordering.Owner).FromHeld)
+	r.readHeld(session)
 }
 
 // ack acks a delivery, or has the broker move it to the failed queue if rehop cannot.
@@ -371,57 +421,52 @@ func (r *ordered) leave() {
 	}
 }
 
+// wakeAll has all idle workers look whether this session has more messages for them.
+func (r *ordered) wakeAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.idle = 0
+	r.ready.Broadcast()
+}
+
 // take waits for a message to handle, which ends with endTurn. False: this session has no more.
 func (r *ordered) take() (*ordering.Message, bool) {
+	for r.awaitRunnable() && r.takeTurn() {
+		m, handle := r.taken()
+		if handle {
+			return m, true
+		}
+		r.sub.endTurn()
+	}
+	return nil, false
+}
+
+// awaitRunnable waits until there may be a message to take. False: this session has no more.
+func (r *ordered) awaitRunnable() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for {
-		if r.sub.stopping() {
-			return nil, false
+		switch {
+		case r.sub.stopping() || r.owner.Closed():
+			return false
+		case r.owner.Runnable() > 0:
+			return true
 		}
-		r.mu.Lock()
-		may, closed := r.owner.Runnable() > 0, r.owner.Closed()
-		if !may {
-			r.idle++
-		}
-		r.mu.Unlock()
-		if may {
-			if !r.takeTurn() {
-				return nil, false
-			}
-			m, ok, gaveUp := r.taken()
-			if ok {
-				return m, true
-			}
-			r.sub.endTurn()
-			if gaveUp {
-				continue
-			}
-		}
-		if closed {
-			return nil, false
-		}
-		select {
-		case <-r.ready:
-		case <-r.over:
-			return nil, false
-		case <-r.sub.stop:
-			return nil, false
-		}
+		r.idle++
+		r.ready.Wait()
 	}
 }
 
-// taken takes a message, unless there is none any more. gaveUp: there was one, and it is not to be handled.
-func (r *ordered) taken() (m *ordering.Message, ok, gaveUp bool) {
+// taken takes a message. False: there is none any more, or it is not to be handled.
+func (r *ordered) taken() (*ordering.Message, bool) {
 	r.mu.Lock()
-	m, ok = r.owner.Take(time.Now())
+	m, ok := r.owner.Take(time.Now())
 	crashed, skipped := ok && r.owner.Crashed(m), ok && m.Skipped()
 	r.carryOut()
-	if !ok {
-		r.idle++
-	}
 	r.mu.Unlock()
 	if crashed || skipped {
 		r.giveUp(m, crashed)
-		return nil, false, true
+		return nil, false
 	}
-	return m, ok, false
+	return m, ok
 }

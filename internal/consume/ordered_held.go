@@ -11,6 +11,7 @@ const heldEvery = 10 * time.Second
 type Held struct {
 	Owns     bool      // this process handles the messages
 	Messages int       // that wait in the held queue
+	Keys     int       // of these messages
 	Blocked  int       // keys that wait for an operator
 	Oldest   time.Time // when the first of them failed first; zero: none has
 	Stalled  bool      // no message can be handled until one of those that wait is due
@@ -19,7 +20,7 @@ type Held struct {
 // waiting is what waits. The caller holds the lock.
 func (r *ordered) waiting() Held {
 	s := r.owner.State()
-	held := Held{Owns: s.Owns, Messages: s.Held, Blocked: s.Blocked, Stalled: s.Stalled}
+	held := Held{Owns: s.Owns, Messages: s.Held, Keys: s.Keys, Blocked: s.Blocked, Stalled: s.Stalled}
 	for _, m := range r.owner.List() {
 		past := m.Data.(*Handling).past
 		if past != nil && !past.FirstFailed.IsZero() && (held.Oldest.IsZero() || past.FirstFailed.Before(held.Oldest)) {

@@ -89,7 +89,7 @@ func (w *worker) attemptOrdered(h *Handling) bool {
 		return true
 	}
 	for rerun := 0; ; rerun++ {
-		if s.bucket != nil && (s.takeOrderedToken(h) != taken || h.ordered.pausedFor(h)) {
+		if s.bucket != nil && (s.takeToken(h, h.ordered.ending) != taken || h.ordered.pausedFor(h)) {
 			h.ordered.done(h, ordering.Unfinished, time.Time{}, Result{Outcome: Returned})
 			return true
 		}
@@ -128,13 +128,15 @@ func (s *Subscription) concludeOrdered(h *Handling, err error, d Decision) {
 		r.pause(h, err)
 	case MoveAside:
 		result.Outcome, result.Delay = Postponed, d.Delay
-		h.record = h.history()
-		h.record.Queue, h.record.Due = s.settings.Queue, due
+		record := h.history()
+		record.Queue, record.Due = s.settings.Queue, due
+		h.record = &record
 		r.done(h, ordering.Postpone, due, result)
 	case MoveToWait:
 		result.Outcome, result.Kind, result.Delay = Retried, d.Kind, d.Delay
-		h.record = s.failure(h, err, d.Kind)
-		h.record.Due = due
+		record := s.failure(h, err, d.Kind)
+		record.Due = due
+		h.record = &record
 		r.done(h, ordering.Retry, due, result)
 	case MoveToFail:
 		r.fail(h, err, d.Kind, result)
@@ -147,8 +149,9 @@ func (s *Subscription) concludeOrdered(h *Handling, err error, d Decision) {
 // fail moves a message to the failed queue.
 func (r *ordered) fail(h *Handling, err error, kind string, result Result) {
 	result.Outcome, result.Kind = Failed, kind
-	h.record = r.sub.failure(h, err, kind)
-	h.record.InFailedQueue = true
+	record := r.sub.failure(h, err, kind)
+	record.InFailedQueue = true
+	h.record = &record
 	r.done(h, ordering.FailForGood, time.Time{}, result)
 }
 
@@ -275,9 +278,4 @@ func (s *Subscription) resumeOrdered() {
 	if paused {
 		s.reportPause(false, nil)
 	}
-}
-
-// takeOrderedToken waits for a token, and no longer than the session begins handlers.
-func (s *Subscription) takeOrderedToken(h *Handling) tokenWait {
-	return s.takeTokenUntil(h, h.ordered.ending)
 }

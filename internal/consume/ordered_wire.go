@@ -37,7 +37,7 @@ func (r *ordered) message(d rabbit.Delivery, held bool) *ordering.Message {
 	if kind != ordering.Plain && !m.Copied() {
 		m.ID, m.Key, m.Seq = d.MessageId, envelope.Text(d.Headers[envelope.OrderKey]), uint64(envelope.Number(d.Headers[envelope.OrderSeq]))
 		m.Replays, m.Attempt = envelope.Count(d.Headers[envelope.Replays]), envelope.Count(d.Headers[envelope.Attempt])
-		m.Data = &Handling{raw: d, message: m}
+		m.Data = &Handling{raw: d, inOrder: &inOrder{message: m}}
 		return m
 	}
 	h := r.sub.receive(r.base, r.from, d)
@@ -46,7 +46,7 @@ func (r *ordered) message(d rabbit.Delivery, held bool) *ordering.Message {
 		past.Order = envelope.Order{}
 		h.past = &past
 	}
-	h.message = m
+	h.inOrder = &inOrder{message: m}
 	m.Data, m.ID, m.Attempt, m.Due, m.Replays = h, d.MessageId, h.past.Attempt, h.past.Due, h.past.Replays
 	switch {
 	case kind == ordering.Plain && held:
@@ -129,9 +129,11 @@ func (r *ordered) publish(a ordering.Action) {
 		return
 	}
 	h := a.Of.Data.(*Handling)
-	failure := h.record
-	if h.pending == nil { // it follows another one, and has not run, or others follow it, and it still runs
-		h = &Handling{raw: h.raw, givenID: h.givenID, past: h.past}
+	var failure envelope.Failure
+	if h.pending != nil && h.record != nil {
+		failure = *h.record
+	} else { // it follows another one, and has not run, or others follow it, and it still runs
+		h = &Handling{raw: h.raw, givenID: h.givenID, past: h.past, inOrder: new(inOrder)}
 		failure = h.history()
 		failure.Queue, failure.Attempt, failure.Due = r.sub.settings.Queue, a.Write.Attempt, a.Write.Due
 	}

@@ -14,7 +14,7 @@ const MaxRateWait = holdLimit
 // others wait for the end of the pause first.
 func (s *Subscription) awaitRate(h *Handling) bool {
 	for {
-		switch s.takeToken(h) {
+		switch s.takeToken(h, nil) {
 		case taken:
 			return true
 		case paused:
@@ -44,11 +44,9 @@ const (
 )
 
 // takeToken waits for a token. A drain ends the wait, so that another consumer can handle the message,
-// but not where the queue is deleted with the subscription.
-func (s *Subscription) takeToken(h *Handling) tokenWait { return s.takeTokenUntil(h, nil) }
-
-// takeTokenUntil is takeToken that also ends, as if the session had ended, when a channel is closed.
-func (s *Subscription) takeTokenUntil(h *Handling, over <-chan struct{}) tokenWait {
+// but not where the queue is deleted with the subscription. It also ends, as if the session had ended,
+// when over is closed, if it is not nil.
+func (s *Subscription) takeToken(h *Handling, over <-chan struct{}) tokenWait {
 	pause, may := s.pausing(h)
 	if !may {
 		return paused

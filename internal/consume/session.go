@@ -9,6 +9,7 @@ import (
 
 	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/topology"
 )
 
 // refusedPause is the pause after the broker has refused a queue or a consumer.
@@ -33,13 +34,33 @@ func (s *Subscription) begin(ctx context.Context) (offer, error) {
 }
 
 // open declares what the subscription needs and starts a consumer.
-func (s *Subscription) open(ctx context.Context) (offer, error) {
+func (s *Subscription) open(ctx context.Context) (offer, error) { return s.offer(ctx, s.openForm) }
+
+// openAgain starts a consumer after another one, for which everything was declared. It makes few calls, because it may be in the middle of them when
+// the subscription stops: see openGrace of package rabbit.
+func (s *Subscription) openAgain(ctx context.Context) (offer, error) {
+	if s.settings.Declared.AutoDelete { // the queue has ended with its last consumer
+		return s.open(ctx)
+	}
+	o, err := s.offer(ctx, func(ctx context.Context, prefetch int) (*rabbit.Session, error) {
+		options := s.settings.Options
+		options.Plan = topology.Plan{}
+		return s.shared.Consume.OpenSession(ctx, options, prefetch)
+	})
+	if _, refused := errors.AsType[*rabbit.DeclareError](err); refused { // it has been deleted
+		return s.open(ctx)
+	}
+	return o, err
+}
+
+// offer is a session with the prefetch that is needed now.
+func (s *Subscription) offer(ctx context.Context, open func(ctx context.Context, prefetch int) (*rabbit.Session, error)) (offer, error) {
 	careful, narrow := s.isCareful(), s.isNarrow()
 	prefetch := s.settings.Prefetch
 	if narrow {
 		prefetch = 1
 	}
-	session, err := s.openForm(ctx, prefetch)
+	session, err := open(ctx, prefetch)
 	return offer{session: session, careful: careful, narrow: narrow, turn: make(chan struct{}, 1)}, err
 }
 
@@ -93,7 +114,7 @@ func (s *Subscription) Supervise(base context.Context) {
 		s.receiving.Store(true)
 		s.settings.Events.Consumer(true, nil)
 		lost := s.serve(o)
-		o, begin = offer{}, s.open
+		o, begin = offer{}, s.openAgain
 		if lost && !s.stopping() {
 			if s.settings.Layout.RedeliveryFails() {
 				s.setCareful(true) // what is redelivered now was not requeued: see gaveBack

@@ -21,6 +21,7 @@ type Shared struct {
 	Inside  *Inside
 	Logger  *slog.Logger
 	Host    string         // is written into the record of every failure
+	Version string         // of the program; the same
 	Backoff rabbit.Backoff // between tries to consume
 }
 

@@ -20,6 +20,9 @@ type Stuck struct {
 // replace starts a new worker in place of one whose handler is stuck. At most Concurrency handlers are
 // abandoned; further ones keep their worker, and the reports have Replaced false.
 func (s *Subscription) replace(w *worker, h *Handling) {
+	if h.isAbandoned() {
+		return // by a check that began earlier
+	}
 	may := s.mayAbandon()
 	replaced := may && h.abandon()
 	if may && !replaced {
@@ -90,7 +93,7 @@ func (s *Subscription) abandonAll() (n int) {
 		s.mu.Unlock()
 		took := time.Since(h.began)
 		for _, held := range h.held() {
-			if h.ordered != nil { // it goes back when the session closes
+			if h.inOrder != nil { // it goes back when the session closes
 				h.ordered.done(h, ordering.Unfinished, time.Time{}, Result{Outcome: Returned, Took: took})
 				continue
 			}

@@ -1,6 +1,9 @@
 package ordering
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // queue is a quorum queue with a single active consumer, as RabbitMQ has it: what consumers return comes
 // first, in the order of its return, and the next consumer becomes active when its predecessor is gone.
@@ -10,6 +13,7 @@ type queue struct {
 	returned []*Message
 	active   *consumer
 	standby  []*consumer
+	now      time.Time
 }
 
 // consumer is a session's consumer of one queue.
@@ -17,8 +21,10 @@ type consumer struct {
 	of       *queue
 	session  *session
 	prefetch int
-	out      []*Message // as stored
-	gone     bool       // for good
+	out      []*Message             // as stored
+	since    map[*Message]time.Time // when each of them was delivered
+	canceled bool                   // by the queue, and its session will know
+	gone     bool                   // for good
 }
 
 // ticket is what a delivery is acked by.
@@ -33,7 +39,7 @@ func (q *queue) put(m Message) {
 }
 
 func (q *queue) consume(s *session, prefetch int) *consumer {
-	c := &consumer{of: q, session: s, prefetch: prefetch}
+	c := &consumer{of: q, session: s, prefetch: prefetch, since: make(map[*Message]time.Time)}
 	q.standby = append(q.standby, c)
 	q.deliver()
 	return c
@@ -54,6 +60,7 @@ func (q *queue) deliver() {
 			return
 		}
 		c.out = append(c.out, m)
+		c.since[m] = q.now
 		d := *m
 		d.Data = ticket{c, m}
 		if q.place == Main {
@@ -75,6 +82,7 @@ func (q *queue) lose(c *consumer) {
 		q.returned = append(q.returned, &again)
 	}
 	c.out = nil
+	clear(c.since)
 	if q.active == c {
 		q.active = nil
 	}
@@ -82,9 +90,34 @@ func (q *queue) lose(c *consumer) {
 	q.deliver()
 }
 
+// expire takes single messages back that a consumer has had for longer than the timeout, and cancels it, as RabbitMQ 4.3 does. What
+// it has had for less time stays with it until its channel is closed, and the next consumer is active at once.
+func (q *queue) expire(timeout time.Duration) (canceled bool) {
+	c := q.active
+	if c == nil {
+		return false
+	}
+	for _, m := range slices.Clone(c.out) {
+		if q.now.Sub(c.since[m]) < timeout {
+			continue
+		}
+		again := *m
+		again.Redelivered = true
+		q.returned = append(q.returned, &again)
+		c.out = slices.DeleteFunc(c.out, func(other *Message) bool { return other == m })
+		delete(c.since, m)
+		c.canceled = true
+	}
+	if c.canceled {
+		q.active = nil
+		q.deliver()
+	}
+	return c.canceled
+}
+
 // find has a consumer back that the queue had lost sight of.
 func (q *queue) find(c *consumer) {
-	if c == nil || c.gone || q.active == c || slices.Contains(q.standby, c) {
+	if c == nil || c.gone || c.canceled || q.active == c || slices.Contains(q.standby, c) {
 		return
 	}
 	q.standby = append(q.standby, c)

@@ -30,6 +30,9 @@
 // And nothing that comes from the main queue after a redelivered message is used before a mark that was
 // sent later has come back through the held queue.
 //
+// A session ends before the broker takes messages back that were unacked for too long. RabbitMQ 4.3 takes back single messages
+// and lets the next consumer in, which would receive later messages before those that the session still has.
+//
 // # Keys
 //
 // The first message of a key that is not done runs alone. If it fails, a copy with the time of the
@@ -40,4 +43,11 @@
 //
 // If messages fill the window behind one that runs for long, that one is moved first, while it runs. It
 // takes the place of its copy when that has come back, and those that follow are moved behind it.
+//
+// # What the model leaves out
+//
+// The model of the tests has the two queues of one partition, and processes with an Owner each. It has no nodes of a broker: a
+// queue that loses its leader is one that loses sight of its consumers. Messages have no size, so none is too large to be
+// moved. Partitions are modeled apart, without messages (TestShare). The rest is for the tests on brokers, in
+// integration/faults and internal/conformance/inorder.
 package ordering

@@ -90,6 +90,9 @@ func (o *Owner) remove(k *key, m *Message) {
 		k.held = slices.DeleteFunc(k.held, func(h *Message) bool { return h == m })
 		o.held--
 		o.copies.remove(m)
+		if !o.fresh && m.Session != o.opt.Session {
+			o.past.add(m)
+		}
 	} else {
 		k.lane = slices.DeleteFunc(k.lane, func(l *Message) bool { return l == m })
 	}

@@ -66,6 +66,7 @@ func (w *world) fault() {
 		w.die(s)
 		w.open()
 	case 2, 3: // one queue, or both, lose sight of the consumer, and find it again
+		w.blind++
 		both := w.Intn(3)
 		if both != 1 {
 			w.main.lose(s.main)
@@ -84,6 +85,7 @@ func (w *world) fault() {
 		w.main.find(s.main)
 		w.held.find(s.held)
 	case 4: // one queue loses sight of it for good
+		w.blind++
 		if w.Intn(2) == 0 {
 			w.main.lose(s.main)
 		} else {
@@ -135,7 +137,9 @@ func (w *world) publish() {
 		m.Due = w.now.Add(time.Duration(w.Intn(8000)) * time.Millisecond)
 	}
 	w.main.put(m)
+	f.copies = 1
 	if w.Intn(20) == 0 {
+		f.copies++
 		w.main.put(m) // the publisher did not get the confirm
 	}
 }
@@ -170,6 +174,7 @@ func (w *world) operate() {
 		again := Message{ID: f.id, Print: fmt.Sprint(n), Key: fmt.Sprint("k", f.key), Replays: f.before + 1}
 		if w.Intn(10) == 0 { // to the end of the queue, by a program that does not know better: it may not get through
 			w.main.put(again)
+			f.copies++
 			continue
 		}
 		f.failed--

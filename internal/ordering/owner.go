@@ -2,6 +2,7 @@ package ordering
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -47,6 +48,8 @@ type Owner struct {
 
 	keys     map[string]*key
 	copies   index // in the held queue, or on their way to it
+	past     index // copies of others that are done, until newer messages come from the main queue than their originals
+	fresh    bool  // newer messages have come
 	runnable []*key
 	parked   []*key // that have to wait for room in the held queue
 	timers   timers
@@ -107,7 +110,7 @@ type pause struct{ of *key }
 
 // New begins a session that consumes the main queue.
 func New(opt Options, now time.Time) *Owner {
-	o := &Owner{opt: opt, keys: make(map[string]*key), copies: make(index), now: now, heardMain: now, heardHeld: now}
+	o := &Owner{opt: opt, keys: make(map[string]*key), copies: make(index), past: make(index), now: now, heardMain: now, heardHeld: now}
 	o.probe()
 	return o
 }
@@ -143,6 +146,7 @@ func (o *Owner) Runnable() int {
 type State struct {
 	Owns    bool // it may handle messages
 	Held    int  // messages in the held queue
+	Keys    int  // of these messages, without those that the Owner has given
 	Blocked int  // keys that wait for an operator
 	Stalled bool // the held queue is full, and no message can run until one of those that wait is due
 }
@@ -151,6 +155,9 @@ type State struct {
 func (o *Owner) State() State {
 	s := State{Owns: o.phase == owning || o.phase == closing, Held: o.held}
 	for _, k := range o.keys {
+		if len(k.held) > 0 && !strings.HasPrefix(k.name, Alone) {
+			s.Keys++
+		}
 		if k.blocked() {
 			s.Blocked++
 		}
@@ -266,11 +273,15 @@ func (o *Owner) admit() {
 
 // enter adds a message of the main queue to its key.
 func (o *Owner) enter(m *Message) {
+	if !m.Redelivered && !o.fresh {
+		o.fresh = true
+		clear(o.past)
+	}
 	if m.Kind != Plain {
 		o.ack(m)
 		return
 	}
-	if m.Redelivered && o.copies.has(m) {
+	if m.Redelivered && (o.copies.has(m) || o.past.has(m)) {
 		o.ack(m) // its owner died after it had moved the message, and before it had acked the original
 		return
 	}

@@ -21,12 +21,12 @@ func newScript(t *testing.T, halt bool) *script {
 	s := &script{T: t, now: time.Unix(1e9, 0), acked: make(map[*Message]bool)}
 	s.owner = New(Options{Session: "me", Window: 10, Workers: 2, MaxHeld: 10, Halt: halt, CrashLimit: 10, Probe: 5 * time.Second, Lease: 20 * time.Second,
 		Print: func(m *Message) string { return m.ID }}, s.now)
-	s.look()
+	s.carryOut()
 	return s
 }
 
-// look carries out what the Owner wants.
-func (s *script) look() {
+// carryOut does what the Owner wants.
+func (s *script) carryOut() {
 	for _, a := range s.owner.Actions() {
 		switch a.Do {
 		case Ack:
@@ -44,25 +44,25 @@ func (s *script) look() {
 
 func (s *script) fromMain(m *Message) *Message {
 	s.owner.FromMain(m, s.now)
-	s.look()
+	s.carryOut()
 	return m
 }
 
 func (s *script) fromHeld(m *Message) *Message {
 	s.owner.FromHeld(m, s.now)
-	s.look()
+	s.carryOut()
 	return m
 }
 
 // confirm confirms all moves.
 func (s *script) confirm() {
-	s.look()
+	s.carryOut()
 	moves := s.moves
 	s.moves = nil
 	for _, mv := range moves {
 		s.owner.Published(mv, s.now)
 	}
-	s.look()
+	s.carryOut()
 }
 
 // last is what the Owner has written last.
@@ -106,7 +106,7 @@ func TestLastStaysUnacked(t *testing.T) {
 		t.Fatalf("took %v, want the message", m)
 	}
 	s.owner.Done(m, Finished, time.Time{}, s.now)
-	s.look()
+	s.carryOut()
 	if s.acked[one] {
 		t.Error("the last message was acked")
 	}
@@ -164,6 +164,39 @@ func TestCopyOfEarlierSession(t *testing.T) {
 	}
 }
 
+// TestOriginalAfterItsCopy: the ack of a message that was moved did not reach the broker, and the next owner handles the copy before
+// the original comes. A message with the same id that was published later is another one.
+func TestOriginalAfterItsCopy(t *testing.T) {
+	for _, fresh := range []bool{false, true} {
+		s := newScript(t, false)
+		s.fromMain(&Message{Kind: Probe, Session: "earlier", Redelivered: true})
+		s.back(Hello)
+		s.fromHeld(&Message{Kind: Copy, ID: "1", Key: "k", Seq: 1, Epoch: 4, Session: "earlier", Redelivered: true})
+		s.back(Mark)
+		s.back(Mark)
+		m, ok := s.owner.Take(s.now)
+		if !ok {
+			t.Fatal("took nothing")
+		}
+		s.owner.Done(m, Finished, time.Time{}, s.now)
+		s.back(Mark)
+		if fresh {
+			s.fromMain(&Message{ID: "2", Key: "other"})
+			s.back(Mark)
+			s.owner.Take(s.now)
+		}
+		original := s.fromMain(&Message{ID: "1", Key: "k", Redelivered: true})
+		s.back(Mark)
+		if m, ok := s.owner.Take(s.now); ok != fresh {
+			t.Errorf("after a newer message: %t; took %v", fresh, m)
+		}
+		s.fromMain(&Message{Kind: Probe, Session: "me"})
+		if s.acked[original] == fresh {
+			t.Errorf("after a newer message: %t; the original is acked: %t", fresh, s.acked[original])
+		}
+	}
+}
+
 // TestHello: an owner that another session greets is not the active consumer any more.
 func TestHello(t *testing.T) {
 	s := newScript(t, false)
@@ -212,7 +245,7 @@ func TestSilence(t *testing.T) {
 	for range 40 {
 		s.now = s.now.Add(time.Second)
 		s.owner.Tick(s.now)
-		s.look()
+		s.carryOut()
 		s.owner.Noted(Probe, s.now)
 		s.owner.Noted(Mark, s.now)
 	}
@@ -313,7 +346,7 @@ func TestDueLater(t *testing.T) {
 		}
 		if refused {
 			s.owner.Refused(s.moves[0], s.now)
-			s.look()
+			s.carryOut()
 		} else {
 			s.confirm()
 			s.back(Copy)
@@ -347,13 +380,13 @@ func hot(t *testing.T) (s *script, first *Message) {
 	s.wrote = nil
 	s.now = s.now.Add(slowAfter / 2)
 	s.owner.Tick(s.now)
-	s.look()
+	s.carryOut()
 	if len(s.wrote) > 0 {
 		t.Fatalf("%v was written before the handler had run for long", s.wrote)
 	}
 	s.now = s.now.Add(slowAfter)
 	s.owner.Tick(s.now)
-	s.look()
+	s.carryOut()
 	if c := s.last(Copy); c.ID != "0" {
 		t.Fatalf("%v was written, want a copy of the message that runs", c)
 	}
@@ -385,7 +418,7 @@ func TestSlowHandlerReturns(t *testing.T) {
 		for _, refused := range []bool{false, true} {
 			s, first := hot(t)
 			s.owner.Done(first, verdict, s.now, s.now)
-			s.look()
+			s.carryOut()
 			if m, ok := s.owner.Take(s.now); ok {
 				t.Errorf("took %v while a copy of the message before is under way", m)
 			}
@@ -443,12 +476,12 @@ func TestManySlowHandlers(t *testing.T) {
 			if i == 0 {
 				s.now = s.now.Add(took)
 				s.owner.Done(m, Finished, time.Time{}, s.now)
-				s.look()
+				s.carryOut()
 				s.fromMain(&Message{ID: "last", Key: "hot"})
 			}
 		}
 		s.owner.Tick(s.now)
-		s.look()
+		s.carryOut()
 		if got := len(s.wrote) > 0; got != want {
 			t.Errorf("handlers take %v: written %v, want some: %t", took, s.wrote, want)
 		}
@@ -457,7 +490,7 @@ func TestManySlowHandlers(t *testing.T) {
 
 // settleMoves confirms what is moved, and has what goes to the held queue come back.
 func (s *script) settleMoves() {
-	for s.look(); len(s.moves) > 0; {
+	for s.carryOut(); len(s.moves) > 0; {
 		moves := s.moves
 		s.confirm()
 		for _, mv := range moves {

@@ -22,7 +22,7 @@ const (
 // taken is to be returned by Done.
 func (o *Owner) Take(now time.Time) (*Message, bool) {
 	o.now = now
-	if o.room() {
+	if len(o.parked) > 0 && o.room() {
 		o.unpark()
 	}
 	for o.phase == owning && len(o.runnable) > 0 {

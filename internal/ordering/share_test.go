@@ -2,10 +2,13 @@ package ordering
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/rehop/rehop/internal/conformance/seeds"
 )
 
 // sharing is a model of processes that share partitions on a broker: the active consumer of a partition is the first in its
@@ -17,10 +20,11 @@ type sharing struct {
 	shares    map[string]*Share
 	shown     map[string]time.Time
 	takeovers int
+	random    *rand.Rand
 }
 
-func newSharing(partitions int) *sharing {
-	s := &sharing{now: time.Unix(1_000_000, 0), consumers: make([][]string, partitions), shares: make(map[string]*Share), shown: make(map[string]time.Time)}
+func newSharing(partitions int, random *rand.Rand) *sharing {
+	s := &sharing{random: random, now: time.Unix(1_000_000, 0), consumers: make([][]string, partitions), shares: make(map[string]*Share), shown: make(map[string]time.Time)}
 	for range partitions {
 		s.back = append(s.back, make(map[string]time.Time))
 	}
@@ -29,7 +33,7 @@ func newSharing(partitions int) *sharing {
 
 func (s *sharing) join(process string) {
 	s.shares[process] = NewShare(process, len(s.consumers))
-	s.shown[process] = s.now.Add(-time.Duration(rand.N(int64(ShareEvery))))
+	s.shown[process] = s.now.Add(-time.Duration(s.random.Int64N(int64(ShareEvery))))
 	for n := range s.consumers {
 		s.consumers[n] = append(s.consumers[n], process)
 	}
@@ -62,15 +66,17 @@ func (s *sharing) settle() {
 func (s *sharing) second() {
 	s.now = s.now.Add(time.Second)
 	for n := range s.consumers {
-		for process, at := range s.back[n] {
-			if !s.now.Before(at) {
+		for _, process := range slices.Sorted(maps.Keys(s.back[n])) {
+			if !s.now.Before(s.back[n][process]) {
 				delete(s.back[n], process)
 				s.consumers[n] = append(s.consumers[n], process)
 			}
 		}
 	}
 	s.settle()
-	for process, share := range s.shares {
+	processes := slices.Sorted(maps.Keys(s.shares)) // the same in each run with the same seed
+	for _, process := range processes {
+		share := s.shares[process]
 		if s.now.Sub(s.shown[process]) < ShareEvery {
 			continue
 		}
@@ -81,8 +87,8 @@ func (s *sharing) second() {
 			}
 		}
 	}
-	for process, share := range s.shares {
-		for _, n := range share.Release(s.now) {
+	for _, process := range processes {
+		for _, n := range s.shares[process].Release(s.now) {
 			s.consumers[n] = s.consumers[n][1:]
 			s.back[n][process] = s.now.Add(2 * time.Second)
 		}
@@ -101,18 +107,19 @@ func (s *sharing) spread() (fewest, most int) {
 
 // TestShare: whichever processes come and go, they share the partitions evenly after some time, and then nothing moves any more.
 func TestShare(t *testing.T) {
+	random := rand.New(rand.NewPCG(seeds.Of(t), 3))
 	worst := 0
 	for run := range 25 {
-		s := newSharing(1 << (1 + rand.N(6)))
+		s := newSharing(1<<(1+random.IntN(6)), random)
 		var processes []string
 		for change := range 6 {
-			for range 1 + rand.N(4) {
-				if len(processes) > 1 && rand.N(2) == 0 {
-					at := rand.N(len(processes))
+			for range 1 + random.IntN(4) {
+				if len(processes) > 1 && random.IntN(2) == 0 {
+					at := random.IntN(len(processes))
 					s.leave(processes[at])
 					processes = slices.Delete(processes, at, at+1)
 				} else {
-					processes = append(processes, fmt.Sprint("process ", run, change, len(processes), rand.N(1_000_000)))
+					processes = append(processes, fmt.Sprint("process ", run, change, len(processes), random.IntN(1_000_000)))
 					s.join(processes[len(processes)-1])
 				}
 			}

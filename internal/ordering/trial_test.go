@@ -46,7 +46,7 @@ func TestTrialEnds(t *testing.T) {
 	for i := range s.owner.opt.Window {
 		s.fromMain(&Message{ID: fmt.Sprint(i), Key: fmt.Sprint("k", i)})
 		s.owner.Done(s.try(), Finished, time.Time{}, s.now)
-		s.look()
+		s.carryOut()
 	}
 	s.fromMain(&Message{ID: "next", Key: "next"})
 	s.fromMain(&Message{ID: "other", Key: "other"})

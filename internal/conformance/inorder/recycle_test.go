@@ -1,4 +1,4 @@
-package inorder
+package inorder_test
 
 import (
 	"context"
@@ -7,22 +7,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rehop/rehop"
-	"github.com/rehop/rehop/rehoptest"
+	"github.com/rehop/rehop/internal/conformance/seeds"
 )
 
 // TestOrderlyEnds: processes that come and go in an orderly way cause no repeats.
-func TestOrderlyEnds(t *testing.T) { synctest.Test(t, orderlyEnds) }
+func TestOrderlyEnds(t *testing.T) {
+	seed := seeds.Of(t)
+	synctest.Test(t, func(t *testing.T) { orderlyEnds(t, seed) })
+}
 
-func orderlyEnds(t *testing.T) {
-	b := rehoptest.Open(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
+func orderlyEnds(t *testing.T, seed uint64) {
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	w := &Workload{T: t, Queue: "ordered", Config: func(role string) rehop.Config {
-		config := b.Config()
-		config.Hooks, config.Name = nil, role
-		return config
-	}}
+	w, _ := newWorkload(t, seed)
 	w.Start(ctx)
 	w.Run(ctx, 300)
 	names := []string{"first", "second"}
@@ -33,8 +30,34 @@ func orderlyEnds(t *testing.T) {
 		names = []string{names[1], name}
 		w.Run(ctx, 100)
 	}
-	t.Log(w.Finish(ctx))
-	if n, examples := w.Audit.Repeats(); n > 0 {
-		t.Errorf("%d repeats, want none: %v", n, examples)
+	report := w.Finish(ctx)
+	t.Log(report.Line())
+	if report.Repeats > 0 {
+		t.Errorf("%d repeats, want none: %v", report.Repeats, report.Examples)
+	}
+}
+
+// TestRecycle: sessions that are replaced in an orderly way, by one of the same process or of another one, cause at most one repeat
+// each.
+func TestRecycle(t *testing.T) {
+	seed := seeds.Of(t)
+	for _, partitions := range []int{1, 4} {
+		t.Run(fmt.Sprint("Partitions", partitions), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), within)
+				defer cancel()
+				w, _ := newWorkload(t, seed)
+				w.Script.Partitions, w.Script.Sessions = partitions, 300*time.Millisecond
+				w.Start(ctx)
+				w.Recycle(ctx, 10)
+				w.Leave(ctx, "second") // from now on the same process has all sessions
+				w.Recycle(ctx, 5)
+				report := w.Finish(ctx)
+				t.Log(report.Line())
+				if report.Overlaps > 0 {
+					t.Errorf("%d overlaps, want none", report.Overlaps)
+				}
+			})
+		})
 	}
 }
