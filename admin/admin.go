@@ -138,13 +138,12 @@ func (a *Admin) Close() {
 	a.management.close()
 }
 
-// ErrNoQueue: there is no such queue.
+// ErrNoQueue: there is no such queue. It is not returned for a queue that exists and cannot be used, because its node is down.
 var ErrNoQueue = errors.New("no such queue")
 
 // Reply codes of AMQP with which the broker refuses a declaration.
 const (
 	accessRefused      = 403
-	notFound           = 404
 	resourceLocked     = 405
 	preconditionFailed = 406
 )
@@ -157,8 +156,14 @@ func declareCode(err error) int {
 	return 0
 }
 
+// isMissing reports whether err means that a queue or an exchange does not exist.
+func isMissing(err error) bool {
+	d, ok := errors.AsType[*rabbit.DeclareError](err)
+	return ok && d.Missing()
+}
+
 func queueError(err error) error {
-	if d, ok := errors.AsType[*rabbit.DeclareError](err); ok && d.Code == notFound {
+	if d, ok := errors.AsType[*rabbit.DeclareError](err); ok && d.Missing() {
 		return fmt.Errorf("%w: %q", ErrNoQueue, d.Name)
 	}
 	return err
@@ -166,7 +171,7 @@ func queueError(err error) error {
 
 // existing turns the error of a queue that does not exist into false.
 func existing(depth rabbit.Depth, err error) (rabbit.Depth, bool, error) {
-	if declareCode(err) == notFound {
+	if isMissing(err) {
 		return rabbit.Depth{}, false, nil
 	}
 	return depth, err == nil, err

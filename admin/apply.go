@@ -98,7 +98,7 @@ func (a *Admin) apply(ctx context.Context, plan topology.Plan, dry bool) (Applie
 		switch {
 		case d.Kind == topology.Missing && d.Do == topology.Declare:
 		case d.Kind == topology.Unchecked && d.Object.Kind == topology.AllBindings:
-			work.Bindings, w.blind = plan.Lasting().Bindings, true
+			work.Bindings, w.blind = plan.WithoutTemporary().Bindings, true
 		default:
 			w.done.Left = append(w.done.Left, d)
 			w.absent[d.Object.String()] = d.Kind == topology.Missing || d.Kind == topology.Unsupported
@@ -265,12 +265,12 @@ func (a *Admin) refuseDropping(ctx context.Context, policies []topology.Policy) 
 		now := then
 		then.Policies = append(slices.Clip(now.Policies), widest(p))
 		for _, q := range then.Queues {
-			ruled := foreseen(then, q)
-			if q.Type != classic || !drops(foreseen(now, q)) || drops(ruled) {
+			expected := foreseen(then, q)
+			if q.Type != classic || !drops(foreseen(now, q)) || drops(expected) {
 				continue
 			}
 			for _, key := range lengthLimits {
-				if err := a.refuseLimit(ctx, then, ruled, key); err != nil {
+				if err := a.refuseLimit(ctx, then, expected, key); err != nil {
 					return err
 				}
 			}
@@ -288,24 +288,24 @@ func widest(p topology.Policy) topology.Policy {
 }
 
 // refuseLimit refuses a limit that is lower than what a queue holds.
-func (a *Admin) refuseLimit(ctx context.Context, then topology.Live, ruled topology.LiveQueue, key string) error {
-	limit, limited := limitOf(ruled, key)
+func (a *Admin) refuseLimit(ctx context.Context, then topology.Live, expected topology.LiveQueue, key string) error {
+	limit, limited := limitOf(expected, key)
 	if !limited {
 		return nil
 	}
-	holds, unit, err := a.holding(ctx, ruled, key)
+	holds, unit, err := a.holding(ctx, expected, key)
 	if errors.Is(err, ErrNoQueue) {
 		return nil // it was deleted meanwhile
 	}
 	if err != nil {
-		return fmt.Errorf("see what the classic queue %q holds, for which %s sets %s: %w", ruled.Name, ruler(then, ruled, key), key, err)
+		return fmt.Errorf("see what the classic queue %q holds, for which %s sets %s: %w", expected.Name, policyOf(then, expected, key), key, err)
 	}
 	if holds <= limit {
 		return nil
 	}
 	return fmt.Errorf("%s sets %s to %d for the classic queue %q, which holds %d %s, and RabbitMQ would drop the oldest before it applies overflow %s; "+
 		"set a policy with only overflow first, or consume until it holds no more than that, and apply the plan again",
-		ruler(then, ruled, key), key, limit, ruled.Name, holds, unit, setting(ruled, "overflow"))
+		policyOf(then, expected, key), key, limit, expected.Name, holds, unit, setting(expected, "overflow"))
 }
 
 // holding is how many messages or bytes a queue holds, depending on the limit.

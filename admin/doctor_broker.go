@@ -238,7 +238,8 @@ var deprecations = map[string]deprecation{
 	"management_metrics_collection": {"", Info, "use the Prometheus plugin for metrics"},
 }
 
-// deprecated finds deprecated features that are in use, unless the objects that use them were found in this virtual host.
+// deprecated finds deprecated features that are in use, unless the objects that use them were found in this virtual host. The others
+// may be in another one, or be among what the API does not show.
 func (c *checkup) deprecated() {
 	for _, f := range c.chart.used {
 		d, known := deprecations[f.Name]
@@ -250,7 +251,7 @@ func (c *checkup) deprecated() {
 		}
 		found := "feature %s is deprecated, and in use"
 		if d.about != "" {
-			found += " in another virtual host"
+			found += ", by objects that were not found in this virtual host"
 		}
 		c.findAs(d.severity, "broker.deprecated-feature", c.broker(), d.fix, found, f.Name)
 	}

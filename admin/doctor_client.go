@@ -12,9 +12,6 @@ import (
 
 // timeouts compares how long consumers may hold a message with how long the broker waits for the ack.
 func (c *checkup) timeouts() {
-	if c.embedded() {
-		return
-	}
 	const id = "consumer.timeout"
 	o := c.options
 	node, seen := c.nodeTimeout()
@@ -24,12 +21,12 @@ func (c *checkup) timeouts() {
 	}
 	switch {
 	case o.HandlerTimeout >= node:
-		c.find(id, c.broker(), "lower Subscriber.Timeout, or "+c.raise("…"), "handlers may hold a message for %v, the broker waits for %v%s", o.HandlerTimeout, node, known)
+		c.find(id, c.broker(), "lower the timeout of its handlers, or "+c.raise("…"), "handlers may hold a message for %v, the broker waits for %v%s", o.HandlerTimeout, node, known)
 	case o.HandlerTimeout > 0 || len(o.Subscriptions) > 0:
-	case seen:
-		c.findAs(Info, id, c.broker(), "keep Subscriber.Timeout below it, or set DoctorSubscription.HandlerTimeout", "consumer_timeout is %v, and it is not known how long handlers may take", node)
+	case seen || c.embedded():
+		c.findAs(Info, id, c.broker(), "keep the timeouts of handlers below it, or run the doctor again with the longest time that a handler may take", "consumer_timeout is %v, and it is not known how long handlers may take", node)
 	default:
-		c.findAs(Info, id, c.broker(), "keep Subscriber.Timeout below it; read it with rabbitmqctl eval 'application:get_env(rabbit, consumer_timeout).'",
+		c.findAs(Info, id, c.broker(), "keep the timeouts of handlers below it; read it with rabbitmqctl eval 'application:get_env(rabbit, consumer_timeout).'",
 			"the API does not show consumer_timeout, and it is not known how long handlers may take")
 	}
 	for _, q := range c.chart.live.Queues {
@@ -42,15 +39,18 @@ func (c *checkup) timeouts() {
 		case limit == 0 || handler < limit:
 		case !own && q.Consumers == 0 && c.chart.version.atLeast(4, 3): // its subscription will set its own timeout
 		case own:
-			c.find(id, q.Object(), "lower Subscriber.Timeout, or raise x-consumer-timeout, or consumer-timeout in its policy", "its handlers may hold a message for %v, the queue waits for %v", handler, limit)
+			c.find(id, q.Object(), "lower the timeout of its handlers, or raise x-consumer-timeout, or consumer-timeout in its policy", "its handlers may hold a message for %v, the queue waits for %v", handler, limit)
 		default:
-			c.find(id, q.Object(), "lower Subscriber.Timeout, or "+c.raise(q.Name), "its handlers may hold a message for %v, the broker waits for %v%s", handler, limit, known)
+			c.find(id, q.Object(), "lower the timeout of its handlers, or "+c.raise(q.Name), "its handlers may hold a message for %v, the broker waits for %v%s", handler, limit, known)
 		}
 	}
 }
 
 // raise is how to make the broker wait longer for acks of a queue.
 func (c *checkup) raise(queue string) string {
+	if c.embedded() {
+		return "raise the consumer timeout of the embedded broker"
+	}
 	if c.chart.version.before(3, 12) {
 		return "raise consumer_timeout in rabbitmq.conf"
 	}

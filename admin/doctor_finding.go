@@ -124,6 +124,7 @@ var checks = []Check{
 	{"queue.migration", Warning, "a migration was not finished, and messages of the queue are kept in another queue"},
 
 	{"layout.x-death", Warning, "RabbitMQ 4 ignores an x-death header that a client sends: rehop and other programs that count failures in it do not see each other's failures, and a message has more attempts than it should, or is retried without end"},
+	{"layout.rejections", Warning, "from RabbitMQ 4.3 on, rehop and other programs that reject messages of a classic queue, so that the broker counts them, do not see all of each other's failures, and a message has more attempts than it should"},
 
 	{"exchange.no-alternate", Info, "unroutable messages are dropped, unless they are published as mandatory"},
 	{"exchange.alternate-missing", Warning, "the alternate exchange does not exist, so unroutable messages are dropped"},

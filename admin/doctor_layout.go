@@ -9,7 +9,7 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// layouts finds queues whose layout counts failures in an x-death that clients send.
+// layouts finds queues whose layout counts failures in a way that this release, or a later one, does not let programs share.
 func (c *checkup) layouts() {
 	for _, q := range c.chart.live.Queues {
 		of, sure := c.options.Subscriptions[q.Name].Layout, true
@@ -18,22 +18,45 @@ func (c *checkup) layouts() {
 				of, sure = guess.Settings(), known
 			}
 		}
-		if of == nil || !layouts.CountsInDeaths(of) {
-			continue
+		switch {
+		case of == nil:
+		case layouts.CountsInDeaths(of):
+			c.countsInDeaths(q, of, sure)
+		case layouts.CountsInRejections(of):
+			c.countsInRejections(q, of)
 		}
-		severity, when := Info, "RabbitMQ 4 will ignore"
-		if c.chart.version.atLeast(4, 0) {
-			when = "RabbitMQ " + c.chart.live.Version + " ignores"
-			if sure {
-				severity = Warning
-			}
-		}
-		found := "its layout is %s, which counts failures in the header x-death; %s what clients write there"
-		if !sure {
-			found = "if its subscription has not set reject, its layout %s counts failures in the header x-death; %s what clients write there"
-		}
-		c.findAs(severity, "layout.x-death", q.Object(), layouts.WithoutDeaths(of), found, layouts.Name(of), when)
 	}
+}
+
+// countsInDeaths finds a queue whose layout counts failures in an x-death that clients send.
+func (c *checkup) countsInDeaths(q topology.LiveQueue, of layout.Layout, sure bool) {
+	severity, when := Info, "RabbitMQ 4 will ignore"
+	if c.chart.version.atLeast(4, 0) {
+		when = "RabbitMQ " + c.chart.live.Version + " ignores"
+		if sure {
+			severity = Warning
+		}
+	}
+	found := "its layout is %s, which counts failures in the header x-death; %s what clients write there"
+	if !sure {
+		found = "if its subscription has not set reject, its layout %s counts failures in the header x-death; %s what clients write there"
+	}
+	lasts := q.Type == quorum || c.chart.version.before(4, 3)
+	c.findAs(severity, "layout.x-death", q.Object(), layouts.WithoutDeaths(of, lasts), found, layouts.Name(of), when)
+}
+
+// countsInRejections finds a classic queue whose layout has the broker count failures.
+func (c *checkup) countsInRejections(q topology.LiveQueue, of layout.Layout) {
+	if q.Type != classic {
+		return
+	}
+	severity, when := Info, "RabbitMQ 4.3 will mark"
+	if c.chart.version.atLeast(4, 3) {
+		severity, when = Warning, "RabbitMQ "+c.chart.live.Version+" marks"
+	}
+	c.findAs(severity, "layout.rejections", q.Object(), layouts.WithoutRejections(of),
+		"its layout is %s with reject, by which the broker counts failures; %s a rejected message of this classic queue as redelivered when it returns, rehop publishes it again, and the broker counts from one",
+		layouts.Name(of), when)
 }
 
 // priorities finds subscriptions with priorities that this release does not have.

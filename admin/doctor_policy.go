@@ -81,7 +81,7 @@ func sparing(queue string) string {
 // ownPolicies finds policies that change rehop's own queues.
 func (c *checkup) ownPolicies() {
 	for _, q := range c.chart.live.Queues {
-		rulers := strings.Join(slices.DeleteFunc([]string{q.Policy, q.OperatorPolicy}, func(s string) bool { return s == "" }), " and ")
+		policies := strings.Join(slices.DeleteFunc([]string{q.Policy, q.OperatorPolicy}, func(s string) bool { return s == "" }), " and ")
 		switch c.chart.roles[q.Name] {
 		case roleDelay, roleFailed, roleMigrating:
 			var keys []string
@@ -93,13 +93,13 @@ func (c *checkup) ownPolicies() {
 				}
 			}
 			if len(keys) > 0 {
-				c.find("policy.own", q.Object(), "narrow the policy's pattern, so that it matches none of rehop's own queues, as in "+sparing(q.Name), "policy %s sets %s", rulers, strings.Join(keys, ", "))
+				c.find("policy.own", q.Object(), "narrow the policy's pattern, so that it matches none of rehop's own queues, as in "+sparing(q.Name), "policy %s sets %s", policies, strings.Join(keys, ", "))
 			}
 		case roleConsumed:
 			limited := q.PolicyArgs["max-length"] != nil || q.PolicyArgs["max-length-bytes"] != nil
 			declared := q.Args["x-max-length"] != nil || q.Args["x-max-length-bytes"] != nil
 			if limited && !declared && !drops(q) && c.chart.roles[layouts.LandingQueue(q.Name)] != roleDelay {
-				c.find("policy.full", q.Object(), "set Subscriber.MaxLength and Overflow instead of the policy: retries then return through a landing queue", "policy %s gives it a maximum length, and it rejects messages above that", rulers)
+				c.find("policy.full", q.Object(), "set the maximum length in its subscription (max-length, overflow) instead of the policy: retries then return through a landing queue", "policy %s gives it a maximum length, and it rejects messages above that", policies)
 			}
 		}
 	}

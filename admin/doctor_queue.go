@@ -70,7 +70,7 @@ func (c *checkup) oldArguments(q topology.LiveQueue) {
 	}
 	declared := len(old)
 	for _, key := range []string{"queue-mode", "queue-master-locator"} {
-		if value, ruled := q.PolicyArgs[key]; ruled {
+		if value, byPolicy := q.PolicyArgs[key]; byPolicy {
 			old = append(old, fmt.Sprintf("%s = %v (policy %s)", key, value, q.Policy))
 		}
 	}
@@ -159,7 +159,7 @@ func (c *checkup) unreplicated() {
 		}
 		delays := sets(q, "message-ttl") && sets(q, "dead-letter-exchange")
 		if delays || slices.Contains([]role{roleDelay, roleFailed, roleMigrating}, c.chart.roles[q.Name]) || len(c.chart.letters[q.Name]) > 0 {
-			c.find("queue.not-replicated", q.Object(), c.otherwise(q.Name, "migrate it to a quorum queue (rehop topology migrate); rehop's own queues are quorum queues unless QueueType is classic"),
+			c.find("queue.not-replicated", q.Object(), c.otherwise(q.Name, "migrate it to a quorum queue (rehop topology migrate); rehop's own queues are quorum queues unless the queue type of its subscription is classic"),
 				"retries or failed messages are in it, it is a classic queue, and the cluster has %d nodes", len(c.chart.nodes))
 		}
 	}

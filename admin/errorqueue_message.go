@@ -28,7 +28,7 @@ func readLetter(d rabbit.Message, from place) Message {
 		ID: l.ID, Queue: r.Queue, Exchange: r.Exchange, Key: r.Key, Headers: l.Headers, Body: l.Body, RecordedBy: r.By,
 		ContentType: l.ContentType, ContentEncoding: l.ContentEncoding, Priority: l.Priority, Timestamp: l.Timestamp,
 		CorrelationID: l.CorrelationID, ReplyTo: l.ReplyTo, Type: l.Type, AppID: l.AppID,
-		Attempts: r.Attempts, Error: r.Error, Kind: rehop.Kind(r.Kind), Stack: r.Stack, FailedAt: r.FailedAt, FirstFailed: r.FirstFailed, Host: r.Host,
+		Attempts: r.Attempts, Error: r.Error, Kind: rehop.Kind(r.Kind), Stack: r.Stack, FailedAt: r.FailedAt, FirstFailed: r.FirstFailed, Host: r.Host, Version: r.Version,
 		published: r.Published, letter: &d, when: cmp.Or(r.FailedAt, envelope.LatestDeath(rabbit.FromTable(d.Headers)), l.Timestamp),
 	}
 	if r.By == letters.Rehop {

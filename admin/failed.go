@@ -139,6 +139,7 @@ type record struct {
 	FailedAt        time.Time      `json:"failed_at,omitzero"`
 	FirstFailed     time.Time      `json:"first_failed,omitzero"`
 	Host            string         `json:"host,omitempty"`
+	Version         string         `json:"version,omitempty"`
 	Expiration      string         `json:"expiration,omitempty"`
 	Transient       bool           `json:"transient,omitempty"`
 	Dropped         string         `json:"dropped_headers,omitempty"`
@@ -245,7 +246,7 @@ func recordOf(m Message) record {
 		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority, Timestamp: m.Timestamp,
 		CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppID: m.AppID,
 		Attempts: m.Attempts, Error: m.Error, Kind: string(m.Kind), Stack: m.Stack, FailedAt: m.FailedAt,
-		FirstFailed: m.FirstFailed, Host: m.Host, Expiration: m.failure.Expiration,
+		FirstFailed: m.FirstFailed, Host: m.Host, Version: m.Version, Expiration: m.failure.Expiration,
 		Transient: m.failure.Transient, Dropped: m.failure.Dropped, Replays: m.Replays, RecordedBy: m.RecordedBy,
 	}
 }

@@ -252,7 +252,7 @@ func (a *Admin) itemOf(r record) (rabbit.Item, error) {
 	}
 	f := envelope.Failure{
 		Attempt: r.Attempts, Error: r.Error, Kind: r.Kind, Stack: r.Stack, FailedAt: r.FailedAt, FirstFailed: r.FirstFailed,
-		Host: r.Host, Queue: r.Queue, Exchange: r.Exchange, Key: r.Key, Expiration: r.Expiration,
+		Host: r.Host, Version: r.Version, Queue: r.Queue, Exchange: r.Exchange, Key: r.Key, Expiration: r.Expiration,
 		Transient: r.Transient, Dropped: r.Dropped, Replays: r.Replays, InFailedQueue: true,
 	}
 	if shared(r.Queue) {

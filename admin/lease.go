@@ -32,7 +32,7 @@ type lease struct {
 
 // leaseOf gets the right to read a queue, and waits up to leaseWait for it. The lease has its own connection.
 func (a *Admin) leaseOf(ctx context.Context, queue string) (*lease, error) {
-	link, err := a.borrow(ctx)
+	link, err := a.takeLink(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (a *Admin) leaseOf(ctx context.Context, queue string) (*lease, error) {
 				continue
 			}
 		}
-		a.handBack(link)
+		a.keepLink(link)
 		return nil, err
 	}
 }
@@ -70,14 +70,14 @@ func (l *lease) end() {
 		l.admin.drop(l.link) // the lease ends with it, and the broker requeues all messages that were read
 		return
 	}
-	l.admin.handBack(l.link)
+	l.admin.keepLink(l.link)
 }
 
 // maxIdle is how many connections are kept for the next sweeps.
 const maxIdle = 2
 
-// borrow returns a connection that is not in use.
-func (a *Admin) borrow(ctx context.Context) (*rabbit.Link, error) {
+// takeLink returns a connection that is not in use.
+func (a *Admin) takeLink(ctx context.Context) (*rabbit.Link, error) {
 	for {
 		a.mu.Lock()
 		if a.closed {
@@ -105,8 +105,8 @@ func (a *Admin) borrow(ctx context.Context) (*rabbit.Link, error) {
 	}
 }
 
-// handBack keeps a connection for the next call of borrow.
-func (a *Admin) handBack(link *rabbit.Link) {
+// keepLink keeps a connection for the next call of takeLink.
+func (a *Admin) keepLink(link *rabbit.Link) {
 	a.mu.Lock()
 	keep := !a.closed && len(a.idle) < maxIdle
 	if keep {

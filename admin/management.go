@@ -29,7 +29,7 @@ type management struct {
 }
 
 // ErrNoManagement: the method needs the management API, and Config.Management is empty.
-var ErrNoManagement = errors.New("this needs the management API; set Config.Management")
+var ErrNoManagement = errors.New("this needs the management API, and its address is not set")
 
 // ErrManagementLogin: the management API does not accept the user or the password.
 var ErrManagementLogin = errors.New("the management API refuses user and password")
@@ -57,6 +57,12 @@ func newManagement(config Config) (*management, error) {
 	m.base = u.Scheme + "://" + u.Host + strings.TrimSuffix(u.Path, "/")
 	return m, nil
 }
+
+// VirtualHost is the virtual host that Config.URL names.
+func (a *Admin) VirtualHost() string { return a.management.vhost }
+
+// Management is the address of the management API without user and password, or empty if Config.Management is.
+func (a *Admin) Management() string { return a.management.base }
 
 func (m *management) login(user *url.Userinfo) {
 	if user.Username() != "" { // of nil, too

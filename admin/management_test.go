@@ -84,3 +84,22 @@ func TestConnectionsOfItsOwn(t *testing.T) {
 		t.Errorf("got %d connections, want one", n)
 	}
 }
+
+// The address and the virtual host are those of the configuration, without a password.
+func TestAddressOfManagement(t *testing.T) {
+	for _, c := range []struct{ broker, management, vhost, address string }{
+		{"amqp://localhost", "", "/", ""},
+		{"amqp://localhost/team", "http://ann:secret@rabbit:15672/", "team", "http://rabbit:15672"},
+		{"amqp://localhost/%2Fteam", "https://rabbit/api-of/it", "/team", "https://rabbit/api-of/it"},
+	} {
+		m, err := newManagement(Config{URLs: []string{c.broker}, Management: c.management})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(m.close)
+		a := &Admin{management: m}
+		if a.VirtualHost() != c.vhost || a.Management() != c.address {
+			t.Errorf("%s: got %q at %q, want %q at %q", c.broker, a.VirtualHost(), a.Management(), c.vhost, c.address)
+		}
+	}
+}

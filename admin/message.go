@@ -41,6 +41,7 @@ type Message struct {
 	FirstFailed time.Time  // time of the first failure
 	Due         time.Time  // time of the next attempt, while it waits
 	Host        string     // on which the last handler ran
+	Version     string     // of the program of that handler
 	Replays     int        // how often it was replayed
 
 	// RecordedBy names the program or library whose record of the failure was found in an ErrorQueue: rehop, RabbitMQ (x-death), Spring,
@@ -132,7 +133,7 @@ func (p place) read(d rabbit.Message) Message {
 		ContentType: l.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority, Timestamp: d.Timestamp,
 		CorrelationID: l.CorrelationID, ReplyTo: l.ReplyTo, Type: l.Type, AppID: l.AppID,
 		Attempts: f.Attempt, Error: f.Error, Kind: rehop.Kind(f.Kind), Stack: f.Stack, FailedAt: f.FailedAt, FirstFailed: f.FirstFailed,
-		Due: f.Due, Host: f.Host, Replays: f.Replays, failure: f, when: cmp.Or(f.FailedAt, envelope.LatestDeath(l.Headers), d.Timestamp),
+		Due: f.Due, Host: f.Host, Version: f.Version, Replays: f.Replays, failure: f, when: cmp.Or(f.FailedAt, envelope.LatestDeath(l.Headers), d.Timestamp),
 	}
 }
 

@@ -179,16 +179,16 @@ func (a *Admin) newMigration(plan topology.Plan, queue string, o MigrateOptions)
 	case plan.Queues[i].Args["x-queue-type"] == "stream":
 		return nil, m.fault(errors.New("a stream keeps consumed messages, so it cannot be migrated"))
 	case !slices.Contains([]ConsumerRule{RefuseConsumers, AwaitConsumers, IgnoreConsumers}, o.Consumers):
-		return nil, m.fault(fmt.Errorf("option Consumers is %q, must be %q, %q or %q", o.Consumers, RefuseConsumers, AwaitConsumers, IgnoreConsumers))
+		return nil, m.fault(fmt.Errorf("the rule for consumers is %q, must be %q, %q or %q", o.Consumers, RefuseConsumers, AwaitConsumers, IgnoreConsumers))
 	case o.Settle < 0:
-		return nil, m.fault(fmt.Errorf("option Settle %v must not be negative", o.Settle))
+		return nil, m.fault(fmt.Errorf("the time to settle, %v, must not be negative", o.Settle))
 	}
 	m.want, m.policies, m.letters = plan.Queues[i], plan.Policies, lettersOf(plan, plan.Queues[i])
 	if held, ordered := heldOf(plan, m.want); ordered {
 		m.ordered, m.options.KeepOrder = true, true
 		m.letters.Queues = append(m.letters.Queues, held)
 		if o.Consumers == IgnoreConsumers {
-			return nil, m.fault(fmt.Errorf("option Consumers is %q: messages that consumers return to the queue lose their order; stop the consumers, or choose %q", IgnoreConsumers, AwaitConsumers))
+			return nil, m.fault(fmt.Errorf("the rule for consumers is %q: messages that consumers return to the queue lose their order; stop the consumers, or choose %q", IgnoreConsumers, AwaitConsumers))
 		}
 	}
 	return m, nil

@@ -21,9 +21,9 @@ func lettersOf(plan topology.Plan, queue topology.Queue) topology.Plan {
 		kind = quorum
 	}
 	// Policies of the plan may set where they go.
-	ruled := foreseen(topology.Live{Policies: plan.Policies}, topology.LiveQueue{Queue: queue, Type: kind})
-	exchange, dies := ruled.Effective("dead-letter-exchange")
-	key, fixed := ruled.Effective("dead-letter-routing-key")
+	expected := foreseen(topology.Live{Policies: plan.Policies}, topology.LiveQueue{Queue: queue, Type: kind})
+	exchange, dies := expected.Effective("dead-letter-exchange")
+	key, fixed := expected.Effective("dead-letter-routing-key")
 	if !dies || exchange == "" {
 		return topology.Plan{}
 	}
@@ -175,7 +175,7 @@ func (m *migration) unfed(ctx context.Context) error {
 		case err != nil:
 			return err
 		case n > 0:
-			return fmt.Errorf("%w: queue %q holds %d that would come here%s; run it again when that queue is empty, or have the migration wait for it (option Consumers, --consumers: %s)", ErrFeeders, f.Name, n, f.how(), AwaitConsumers)
+			return fmt.Errorf("%w: queue %q holds %d that would come here%s; run it again when that queue is empty, or have the migration wait for it (--consumers %s)", ErrFeeders, f.Name, n, f.how(), AwaitConsumers)
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ func (m *migration) inOrder(ctx context.Context) error {
 		return nil
 	}
 	if m.options.Consumers == IgnoreConsumers {
-		return fmt.Errorf("%w: the process that handles a queue in order keeps messages unacked as long as it consumes; stop it, or have the migration wait for it (option Consumers, --consumers: %s)",
+		return fmt.Errorf("%w: the process that handles a queue in order keeps messages unacked as long as it consumes; stop it, or have the migration wait for it (--consumers %s)",
 			ErrConsumers, AwaitConsumers)
 	}
 	if !m.state.leaves || m.progress.Step > 0 {

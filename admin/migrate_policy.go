@@ -43,7 +43,7 @@ func (m *migration) safekeeping(ctx context.Context, live topology.Live, kept to
 		v, _ := kept.Effective(key)
 		return fmt.Errorf("%s sets %s to %s for queue %q, which is to keep its messages meanwhile: %s; "+
 			`narrow its pattern so that it does not match rehop's queues, as in ^(?!rehop\.), or set one of a higher priority for ^rehop\.migrating\. without this setting, and run the migration again`,
-			ruler(live, kept, key), key, argument(plainValue(v)), kept.Name, why)
+			policyOf(live, kept, key), key, argument(plainValue(v)), kept.Name, why)
 	}
 	if sets(kept, "expires") {
 		return refuse("expires", "the broker would delete it with all its messages")
@@ -74,7 +74,7 @@ func (m *migration) room(ctx context.Context, own, kept topology.LiveQueue, refu
 			continue
 		}
 		if drops(kept) {
-			if _, ruled := kept.PolicyArgs["overflow"]; ruled {
+			if _, byPolicy := kept.PolicyArgs["overflow"]; byPolicy {
 				return refuse("overflow", "with its limit it would drop the oldest messages")
 			}
 			return refuse(key, "it would drop the oldest messages")
@@ -107,7 +107,7 @@ func (m *migration) plannedPolicies(live topology.Live) error {
 	if planned.Policy == "" || m.state.wanted {
 		return nil
 	}
-	const advice = "apply the plan's policies first (Admin.Apply), or set it by hand"
+	const advice = "apply the plan's policies first (rehop topology apply), or set it by hand"
 	without := strings.Join(slices.Sorted(maps.Keys(planned.PolicyArgs)), ", ")
 	i := slices.IndexFunc(m.policies, func(p topology.Policy) bool { return p.Name == planned.Policy })
 	differs := topology.Compare(topology.Plan{Policies: m.policies[i : i+1]}, live, func(string) bool { return false })
@@ -132,14 +132,14 @@ func (m *migration) newcomers(live topology.Live) error {
 	planned := m.plannedQueue()
 	for key, why := range map[string]string{"message-ttl": "older messages would be removed from it", "expires": "the broker would delete it while it has no consumers"} {
 		limit, set := limitOf(m.fresh, key)
-		if _, ruled := m.fresh.PolicyArgs[key]; !set || !ruled {
+		if _, byPolicy := m.fresh.PolicyArgs[key]; !set || !byPolicy {
 			continue
 		}
 		intended, said := limitOf(planned, key)
 		now, already := limitOf(m.have, key)
 		if !(said && intended <= limit) && !(already && now <= limit) {
 			return fmt.Errorf("%s sets %s to %d for the new queue, and neither the plan nor the present queue has this setting: %s; narrow its pattern, or add the setting to the plan",
-				ruler(live, m.fresh, key), key, limit, why)
+				policyOf(live, m.fresh, key), key, limit, why)
 		}
 	}
 	return nil

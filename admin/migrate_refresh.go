@@ -140,10 +140,10 @@ func (m *migration) overflow(ctx context.Context, live topology.Live) error {
 // orChange is advice to change the policy that sets a key for the new queue, if there is one.
 func (m *migration) orChange(live topology.Live, key string) string {
 	v, _ := m.fresh.Effective(key)
-	if ruled, set := m.fresh.PolicyArgs[key]; !set || plainValue(ruled) != plainValue(v) {
+	if byPolicy, set := m.fresh.PolicyArgs[key]; !set || plainValue(byPolicy) != plainValue(v) {
 		return ""
 	}
-	return fmt.Sprintf("; or change %s, which sets %s", ruler(live, m.fresh, key), key)
+	return fmt.Sprintf("; or change %s, which sets %s", policyOf(live, m.fresh, key), key)
 }
 
 // size is how many messages or bytes, depending on the limit, the queue and the one that keeps its messages hold together.
@@ -248,7 +248,7 @@ func (m *migration) unconsumed(ctx context.Context, queue string) error {
 	for {
 		depth, err := m.admin.read.InspectClosely(ctx, queue)
 		switch {
-		case declareCode(err) == notFound && queue != m.want.Name:
+		case isMissing(err) && queue != m.want.Name:
 			return nil
 		case err != nil:
 			return queueError(err)

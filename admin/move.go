@@ -148,9 +148,9 @@ type move struct {
 func (a *Admin) newMove(ctx context.Context, to *Admin, o MoveOptions) (*move, error) {
 	switch {
 	case o.Timeout < 0 || o.Settle < 0:
-		return nil, errors.New("move: Timeout and Settle must not be negative")
+		return nil, errors.New("move: the timeout and the time to settle must not be negative")
 	case o.QueueType != "" && string(o.QueueType) != quorum && string(o.QueueType) != classic:
-		return nil, fmt.Errorf("move: QueueType is %q; it must be %s or %s", o.QueueType, quorum, classic)
+		return nil, fmt.Errorf("move: the type of queues is %q; it must be %s or %s", o.QueueType, quorum, classic)
 	}
 	m := &move{from: a, to: to, options: o, began: time.Now(), rows: make(map[string]*BalanceRow), defined: make(map[string]bool)}
 	m.options.Timeout = cmp.Or(o.Timeout, moveTimeout)

@@ -135,10 +135,10 @@ func (d *defining) queue(q topology.LiveQueue) {
 		d.queues[q.Name] = true
 		return
 	case q.Type == stream:
-		d.report.refuse(object, "it is a stream, whose messages are not removed when they are read: leave it out (Except, --except), and copy it with a shovel")
+		d.report.refuse(object, "it is a stream, whose messages are not removed when they are read: leave it out (--except), and copy it with a shovel")
 		return
 	case !q.Durable && !d.options.Durable && !d.has(q.Name):
-		d.report.refuse(object, "it is transient: a broker that restarts loses it, and RabbitMQ 4.3 refuses it; declare it as durable (Durable, --durable), or leave it out (Except, --except)")
+		d.report.refuse(object, "it is transient: a broker that restarts loses it, and RabbitMQ 4.3 refuses it; declare it as durable (--durable), or leave it out (--except)")
 		return
 	}
 	want := topology.Queue{Name: q.Name, Args: declarable(q.Args)}
@@ -269,7 +269,7 @@ func (d *defining) exchange(x topology.LiveExchange) {
 		d.report.refuse(object, "the target has no exchanges of type %s: enable the plugin that has them", x.Type)
 		return
 	case !x.Durable && !d.options.Durable:
-		d.report.refuse(object, "it is transient; declare it as durable (Durable, --durable), or delete it on the source")
+		d.report.refuse(object, "it is transient; declare it as durable (--durable), or delete it on the source")
 		return
 	case x.Type == "x-delayed-message":
 		d.report.note("%s keeps messages that it delays for itself, and these are not moved: wait until none is left", object)
@@ -305,7 +305,7 @@ func (d *defining) policy(rule topology.Policy) {
 	}
 	if len(mirroring) > 0 && isMajor(d.target, 4) {
 		if d.options.QueueType == "" {
-			d.report.refuse(rule.Object(), "it mirrors classic queues, which RabbitMQ 4 cannot do: make them quorum queues, which are replicated (QueueType, --queue-type quorum), "+
+			d.report.refuse(rule.Object(), "it mirrors classic queues, which RabbitMQ 4 cannot do: make them quorum queues, which are replicated (--queue-type quorum), "+
 				"or leave them without copies (--queue-type classic)")
 			return
 		}

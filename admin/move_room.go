@@ -21,8 +21,8 @@ func (m *move) checkRoom(ctx context.Context, plan topology.Plan, p *MovePlan) e
 		}
 		there := m.futureQueue(live, q.Name, plan)
 		by := func(key string) string {
-			if _, ruled := there.PolicyArgs[key]; ruled {
-				return ruler(live, there, key) + " of the target sets it"
+			if _, byPolicy := there.PolicyArgs[key]; byPolicy {
+				return policyOf(live, there, key) + " of the target sets it"
 			}
 			return "it is an argument of the queue"
 		}

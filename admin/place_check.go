@@ -31,7 +31,7 @@ type mark struct {
 // leaveMark declares a mark. It is not a passive declaration that finds a mark of another connection: nodes of a cluster may know
 // about a new queue later than others, but they never create it twice.
 func (a *Admin) leaveMark(ctx context.Context, name string) (*mark, error) {
-	link, err := a.borrow(ctx)
+	link, err := a.takeLink(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (m *mark) remove() {
 		m.admin.drop(m.link) // the mark ends with it
 		return
 	}
-	m.admin.handBack(m.link)
+	m.admin.keepLink(m.link)
 }
 
 // CheckManagement returns an ErrOtherBroker if the management API is not that of the broker. It declares a queue that only its own

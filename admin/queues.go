@@ -157,7 +157,7 @@ func (a *Admin) Queue(ctx context.Context, name string) (Queue, error) {
 		return Queue{}, err
 	}
 	depth, err := a.read.Inspect(ctx, name)
-	if err != nil && !(migrating && declareCode(err) == notFound) {
+	if err != nil && !(migrating && isMissing(err)) {
 		return Queue{}, queueError(err)
 	}
 	var failed rabbit.Depth

@@ -42,7 +42,8 @@ type Options struct {
 	// Change changes a message before Replay publishes it. If it returns an error, the message stays. Default: nothing is changed.
 	Change func(m *Message) error
 	// Settled is called with messages that were taken: after the broker has confirmed their copies and removed the originals, or with
-	// the reason why they stay. Those reasons are then not part of the error that Replay returns. Default: none.
+	// the reason why they stay. Those reasons are then not part of the error that Replay returns. An original stays removed if the
+	// process or the connection ends at that moment. Only a broker that is killed then may still have some. Default: none.
 	Settled func(some []Settled)
 	// Progress is called after each batch. Default: none.
 	Progress func(Progress)
@@ -148,10 +149,10 @@ func (a *Admin) allowsTarget(ctx context.Context, from, to string) error {
 	case "":
 		return nil
 	case from:
-		return fmt.Errorf("replay queue %q: the messages would return to the same queue; name another one", from)
+		return fmt.Errorf("replay queue %q: %w: they would return to where they are; name another one", from, ErrTarget)
 	}
-	if _, err := a.read.Inspect(ctx, to); err != nil {
-		return fmt.Errorf("replay queue %q to %q: %w", from, to, queueError(err))
+	if err := a.CheckTarget(ctx, to); err != nil {
+		return fmt.Errorf("replay queue %q to %q: %w", from, to, err)
 	}
 	return nil
 }
@@ -196,9 +197,7 @@ func (a *Admin) takeFrom(ctx context.Context, from place, run string, o Options,
 	if o.Rate > 0 {
 		ahead = int(max(1, min(o.Rate*fetchAhead.Seconds(), math.MaxInt16)))
 	}
-	if o.Limit > 0 && o.Filter.isEmpty() && o.Choose == nil && !from.common && (ahead == 0 || o.Limit < ahead) {
-		ahead = o.Limit // only the first messages are taken
-	}
+	t.takesFirst = o.Limit > 0 && o.Filter.isEmpty() && o.Choose == nil && !from.common && t.wants == nil
 	all := o.Limit == 0 && o.Filter.isEmpty() && !from.common && t.wants == nil && o.Choose == nil
 	s, err := a.sweepOf(ctx, from, ahead, !all)
 	if err != nil {
@@ -231,6 +230,8 @@ type taking struct {
 	strict  bool                         // it ends with the first message that is not accepted
 	limit   time.Duration                // how long a load may take; 0: without limit
 	books   func(confirmed, removed int) // is called for each load
+
+	takesFirst bool // up to a limit, all messages are taken, so that no others need to be read
 
 	sweep    *sweep
 	from     place
@@ -345,6 +346,9 @@ func (t *taking) read(ctx context.Context, last *load) (next *load, more bool, e
 				return nil, false, nil
 			}
 			size, t.sweep.finishing = sweepBatch, true
+		}
+		if t.takesFirst {
+			t.sweep.enough = max(0, l-taken)
 		}
 	}
 	if t.sweep.isDue() {

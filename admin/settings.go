@@ -55,8 +55,8 @@ func foreseen(live topology.Live, q topology.LiveQueue) topology.LiveQueue {
 	return live.Queues[0]
 }
 
-// ruler names the policy that gives a queue a setting.
-func ruler(live topology.Live, q topology.LiveQueue, key string) string {
+// policyOf names the policy that gives a queue a setting.
+func policyOf(live topology.Live, q topology.LiveQueue, key string) string {
 	for _, p := range live.OperatorPolicies {
 		if v, sets := p.Definition[key]; p.Name == q.OperatorPolicy && sets && plainValue(v) == plainValue(q.PolicyArgs[key]) {
 			return fmt.Sprintf("operator policy %q", p.Name)

@@ -54,6 +54,7 @@ type sweep struct {
 	renewFrom int                        // after how many returns messages are republished
 	renewing  bool                       // one message was, so the following are, too
 	finishing bool                       // only messages that were moved before are still wanted
+	enough    int                        // how many others are wanted at most; 0: all that are left
 	moved     map[rabbit.Fingerprint]int // messages that were moved and may not have been removed
 	owed      int                        // how many of them there are
 }
@@ -189,7 +190,7 @@ func (s *sweep) take(ctx context.Context, most int) (haul, error) {
 	return haul{}, nil
 }
 
-// remove removes messages, and waits until the broker has noted that.
+// remove removes messages, and waits until the queue has noted that.
 func (s *sweep) remove(ctx context.Context, b rabbit.Batch, some []found) error {
 	if len(some) == 0 {
 		return nil
@@ -199,10 +200,7 @@ func (s *sweep) remove(ctx context.Context, b rabbit.Batch, some []found) error 
 		tags[i] = f.tag
 	}
 	slices.Sort(tags)
-	if err := s.reader.Remove(ctx, b, tags); err != nil {
-		return err
-	}
-	return s.reader.Sync(ctx, b)
+	return s.reader.Remove(ctx, b, tags)
 }
 
 // batchBytes is about how many bytes of bodies are taken together. orderBytes is about how many a sweep may read to keep the order of the queue, after it
@@ -212,8 +210,11 @@ func (s *sweep) orderBytes() int { return s.lease.admin.readAhead / 4 }
 
 // wanted is how many messages are still to be taken.
 func (s *sweep) wanted() int {
-	if s.finishing {
+	switch {
+	case s.finishing:
 		return s.owed
+	case s.enough > 0:
+		return min(s.left, s.enough) + s.owed
 	}
 	return s.left + s.owed
 }
@@ -256,9 +257,10 @@ func (s *sweep) isNew(m Message) bool {
 }
 
 // straighten continues to read after a sweep that ends early. A quorum queue puts returned messages behind those that were returned before, so the
-// messages that were taken must not get behind newer ones. The same holds for renewed messages. If that would read many messages, the order is given up.
+// messages that were taken, or are on their way, must not get behind newer ones. The same holds for renewed messages. If that would read many messages, the order is given up.
 func (s *sweep) straighten(ctx context.Context) error {
-	for (s.renewing || s.returned && s.reader.Holds()) && s.left <= keepOrder && s.left*(s.bytes/s.seen) <= s.orderBytes() {
+	s.enough = 0
+	for (s.renewing || s.returned && (s.reader.Holds() || s.reader.Ahead())) && s.left <= keepOrder && s.left*(s.bytes/s.seen) <= s.orderBytes() {
 		h, err := s.take(ctx, sweepBatch)
 		if err == nil && len(h.messages) > 0 {
 			err = s.renew(ctx, h.batch, h.messages)

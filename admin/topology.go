@@ -87,14 +87,14 @@ func (a *Admin) compare(ctx context.Context, plan topology.Plan) (topology.Plan,
 func (a *Admin) compareBlind(ctx context.Context, plan topology.Plan) (topology.Plan, topology.Diff, error) {
 	plan, err := topologies.Fit(plan, func(form topology.Plan) (bool, error) {
 		p := &probe{link: a.read}
-		err := p.look(ctx, form)
+		err := p.read(ctx, form)
 		return isForm(form, p.live), err
 	})
 	if err != nil {
 		return plan, nil, err
 	}
 	p := &probe{link: a.read}
-	if err := p.look(ctx, plan); err != nil {
+	if err := p.read(ctx, plan); err != nil {
 		return plan, nil, err
 	}
 	return plan, append(topology.Compare(plan, p.live, ownOf(plan)), p.blind...), nil
@@ -145,7 +145,7 @@ type probe struct {
 	blind topology.Diff // what could not be compared
 }
 
-func (p *probe) look(ctx context.Context, plan topology.Plan) error {
+func (p *probe) read(ctx context.Context, plan topology.Plan) error {
 	line, err := p.link.Conn(ctx)
 	if err != nil {
 		return err
@@ -197,9 +197,10 @@ func (p *probe) queue(ctx context.Context, q topology.Queue) error {
 // exists reports whether an object exists. An object that this user cannot see exists: refusals then adds what could not be compared.
 func (p *probe) exists(ctx context.Context, passive topology.Plan) (bool, error) {
 	err := p.link.Declare(ctx, passive)
-	switch declareCode(err) {
-	case notFound:
+	if isMissing(err) {
 		return false, nil
+	}
+	switch declareCode(err) {
 	case resourceLocked, accessRefused:
 		return true, nil
 	}

@@ -173,7 +173,7 @@ func (p *tryPlace) bind(ctx context.Context, want apiRoute, args topology.Args) 
 		return false, err
 	}
 	p.bound++
-	for looks := 1; ; looks++ {
+	for requests := 1; ; requests++ {
 		found, err := p.bindings(ctx)
 		if err != nil {
 			return false, err
@@ -182,7 +182,7 @@ func (p *tryPlace) bind(ctx context.Context, want apiRoute, args topology.Args) 
 			return true, nil
 		}
 		// Another node of a cluster may show it late. A broker that does not distinguish two types never shows more.
-		if len(found) >= p.bound || looks == maxShown {
+		if len(found) >= p.bound || requests == maxShown {
 			return false, nil
 		}
 		if err := rabbit.Pause(ctx, pollPause); err != nil {

@@ -16,9 +16,9 @@ package layout
 type DLX struct {
 	// Name is the name of the dead-letter exchange. Set it to the one that exists. Default: dlx.
 	Name string
-	// Rest is the name of the dead-letter queue. Set it to the one that exists. Default: dlq.
+	// Queue is the name of the dead-letter queue. Set it to the one that exists. Default: dlq.
 	Queue string
-	// RestArgs are the arguments of the dead-letter queue. Set them if it exists with other arguments;
+	// QueueArgs are the arguments of the dead-letter queue. Set them if it exists with other arguments;
 	// an empty map is none. Default: x-queue-mode lazy and x-queue-type classic, which is the same as
 	// a lazy queue that was declared without a type.
 	QueueArgs map[string]any

@@ -10,7 +10,7 @@ import "time"
 // The failures of a message are its deaths in Q. With rehop a message waits in rehop's own delay queues,
 // also with different delays for different attempts, and rehop writes its failures into the same record.
 // RabbitMQ 4 ignores such a record from a client: there, and wherever other programs must count what
-// failed in rehop, set Reject.
+// failed in rehop, set Reject, and use a quorum queue from RabbitMQ 4.3 on.
 type Sneakers struct {
 	// Delay is the TTL of the retry queue (retry_timeout) and the wait between attempts. It must be
 	// that of the Ruby workers: they declare the queue with it. Default: 60 s.
@@ -19,9 +19,11 @@ type Sneakers struct {
 	// have. Default: 5.
 	Retries int
 	// Reject has the broker dead-letter a message that waits for Delay, as the Ruby workers do, so
-	// that the broker counts. Set it on RabbitMQ 4 while Ruby workers consume the same queue. Classic
-	// queues can then lose a message when a node dies. Default: rehop publishes the message to its
-	// own delay queue, with a confirm.
+	// that the broker counts. Set it on RabbitMQ 4 while Ruby workers consume the same queue. From
+	// RabbitMQ 4.3 on, the count lasts only if that is a quorum queue: a message that was rejected in a
+	// classic queue comes back as redelivered, and rehop publishes it anew. Classic queues can also lose
+	// a rejected message when a node dies. Default: rehop publishes the message to its own delay queue,
+	// with a confirm.
 	Reject bool
 	// Document wraps a message that has failed too often in a JSON document, as Sneakers up to 2.11
 	// does. Set it if programs that read the error queue expect that. rehop reads both. Default: the

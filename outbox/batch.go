@@ -129,16 +129,18 @@ func (b *batch) account(r *row, f fate) {
 
 // load reads the messages of the rows. It returns false if the database could not be read.
 func (b *batch) load(ctx context.Context) bool {
-	ctx, done := b.term.within(ctx, b.relay.Timeout)
-	defer done()
-	err := b.relay.steadily(ctx, func(db session) error { return loadBodies(ctx, db, b.relay.sql, b.rows) })
-	if err != nil {
-		if ctx.Err() == nil {
-			b.relay.faults.report("read bodies", err)
+	if slices.ContainsFunc(b.rows, func(r row) bool { return r.body == nil }) {
+		within, done := b.term.within(ctx, b.relay.Timeout)
+		err := b.relay.steadily(within, func(db session) error { return loadBodies(within, db, b.relay.sql, b.rows) })
+		done()
+		if err != nil {
+			if ctx.Err() == nil && !b.term.over() {
+				b.relay.faults.report("read bodies", err)
+			}
+			return false
 		}
-		return false
+		b.relay.faults.resolve("read bodies")
 	}
-	b.relay.faults.resolve("read bodies")
 	b.messages = make([]rehop.Message, len(b.rows))
 	for i := range b.rows {
 		if b.rows[i].body == nil {

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/dialect"
 )
 
 // scripted is a publisher that answers by message id.
@@ -63,6 +65,26 @@ func sent(t *testing.T, s *scripted, ids ...string) (waves string, fates map[str
 		fates[rows[i].messageID] = f.verdict
 	}
 	return fmt.Sprint(s.waves), fates, b
+}
+
+// The contents of most messages are read with their rows. Then nothing is asked, not even for a transaction.
+func TestLoadOnlyWhatIsMissing(t *testing.T) {
+	for _, c := range []struct {
+		body []byte
+		asks bool
+	}{{[]byte{}, false}, {nil, true}} {
+		db := &fakeDB{answer: func(statement) ([][]driver.Value, error) { return nil, nil }}
+		r := newRun(Relay{Client: &scripted{state: rehop.StateOpen}, DB: db.open(t), Dialect: dialect.Postgres}.withDefaults())
+		b := newBatch(r, newTerm(time.Now().Add(time.Hour)))
+		b.add(&lane{}, []row{{id: 1, properties: "{}", body: c.body}}, 0, 0)
+		b.fates = make([]fate, 1)
+		if !b.load(t.Context()) {
+			t.Fatal("load: got false, want true")
+		}
+		if asked := db.transcript(); (len(asked) > 0) != c.asks {
+			t.Errorf("body %v: got %d statements, want some: %v", c.body, len(asked), c.asks)
+		}
+	}
 }
 
 func TestWaves(t *testing.T) {

@@ -74,11 +74,11 @@ func TestNoTransactionGiven(t *testing.T) {
 
 // Names that cannot be those of tables reach no database; here there is none.
 func TestInspectorChecksNames(t *testing.T) {
-	look := Inspector{Dialect: dialect.Postgres, Tables: dialect.Tables{Prefix: "x; DROP TABLE "}}
-	_, listErr := look.List(t.Context(), StateReady, RowID{}, 10)
-	_, backlogErr := look.Backlog(t.Context())
-	_, retryErr := look.Retry(t.Context(), RowID{1, 1})
-	_, discardErr := look.Discard(t.Context(), RowID{1, 1})
+	inspector := Inspector{Dialect: dialect.Postgres, Tables: dialect.Tables{Prefix: "x; DROP TABLE "}}
+	_, listErr := inspector.List(t.Context(), StateReady, RowID{}, 10)
+	_, backlogErr := inspector.Backlog(t.Context())
+	_, retryErr := inspector.Retry(t.Context(), RowID{1, 1})
+	_, discardErr := inspector.Discard(t.Context(), RowID{1, 1})
 	for doing, err := range map[string]error{"list": listErr, "backlog": backlogErr, "retry": retryErr, "discard": discardErr} {
 		if err == nil || !strings.Contains(err.Error(), "DROP TABLE") {
 			t.Errorf("%s: got %v, want an error that names the prefix", doing, err)

@@ -30,11 +30,11 @@ func (r *run) care(ctx context.Context) {
 		}
 		now := time.Now()
 		if !now.Before(clean) {
-			r.bounded(ctx, r.clean)
+			r.clean(ctx)
 			clean = time.Now().Add(max(careEvery, sweepEffort*time.Since(now)))
 		}
 		if now = time.Now(); len(r.hooks.backlog) > 0 && !now.Before(survey) {
-			r.bounded(ctx, r.survey)
+			r.survey(ctx)
 			survey = now.Add(max(r.Survey, sweepEffort*time.Since(now)))
 		}
 	}
@@ -43,18 +43,15 @@ func (r *run) care(ctx context.Context) {
 // careLimit is how long one task may take: the connection may have died silently.
 const careLimit = time.Minute
 
-func (r *run) bounded(ctx context.Context, do func(context.Context)) {
-	ctx, cancel := context.WithTimeout(ctx, careLimit)
-	defer cancel()
-	do(ctx)
-}
-
 // cleanSome is how many rows are deleted at once, so that other statements do not wait for long.
 const cleanSome = 1000
 
-func (r *run) clean(ctx context.Context) {
+// clean deletes what has expired. When stopping ends, it completes what it has begun.
+func (r *run) clean(stopping context.Context) {
+	ctx, done := r.finishing(stopping, careLimit)
+	defer done()
 	err := r.forgetRelays(ctx)
-	for n := cleanSome; err == nil && n == cleanSome; {
+	for n := cleanSome; err == nil && n == cleanSome && stopping.Err() == nil; {
 		n, err = r.deleteKept(ctx)
 	}
 	switch {
@@ -73,7 +70,7 @@ func (r *run) forgetRelays(ctx context.Context) error {
 		return err
 	}
 	for _, owner := range owners {
-		err := within(ctx, r.DB, r.sql, r.level, func(tx session) error {
+		err := within(ctx, r.DB, r.sql, r.level, r.sql.Steady(), func(tx session) error {
 			if r.sql.HasRowLocks() {
 				free, err := readNumbers(ctx, tx, r.Dialect.Bind("SELECT 1 FROM "+table+" WHERE owner = ? FOR UPDATE SKIP LOCKED"), owner)
 				if err != nil || len(free) == 0 {
@@ -115,7 +112,10 @@ func allShards() string {
 	return strings.Join(all, ", ")
 }
 
+// survey counts the messages. It locks nothing.
 func (r *run) survey(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, careLimit)
+	defer cancel()
 	backlog, err := count(ctx, r.DB, r.sql)
 	switch {
 	case err == nil:

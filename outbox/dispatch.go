@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rehop/rehop"
@@ -41,13 +42,19 @@ func (r *run) dispatch(ctx, work context.Context) error {
 	d.reader, d.done = newReader(r, d.lanes), make(chan *batch, len(d.lanes))
 	work, cut := context.WithCancel(work)
 	defer cut()
+	var timer *time.Timer
+	drain := sync.OnceFunc(func() { timer = time.AfterFunc(r.DrainTimeout, cut) })
+	defer context.AfterFunc(ctx, drain)()
 	err := d.loop(ctx, work)
-	timer := time.AfterFunc(r.DrainTimeout, cut)
+	drain() // the loop also ends when the client is closed
 	defer timer.Stop()
 	for d.running > 0 {
 		d.finish(<-d.done)
 	}
 	r.late.Wait()
+	for _, l := range d.lanes {
+		r.owed.keep(l.undone)
+	}
 	return err
 }
 
@@ -102,10 +109,15 @@ func (d *dispatcher) poll(ctx, work context.Context) (time.Duration, error) {
 	d.freed = false
 	now := time.Now()
 	timeout := d.run.dbTimeout()
-	within, done := t.within(ctx, timeout.read())
+	reading, finished := d.run.finishing(ctx, timeout.read())
+	within, done := t.within(reading, timeout.read())
 	found, next, full, err := d.read(within, held, now)
 	done()
+	finished()
 	d.run.setDBTimeout(timeout.after(time.Since(now), err))
+	if ctx.Err() != nil { // nothing more begins
+		return 0, nil
+	}
 	if err != nil {
 		for _, l := range d.lanes {
 			l.forget() // the next answer may come from another server, which has less
@@ -113,11 +125,9 @@ func (d *dispatcher) poll(ctx, work context.Context) (time.Duration, error) {
 		if errors.Is(err, errFenced) {
 			d.run.leases.lose(t)
 		}
-		if ctx.Err() == nil {
-			d.run.faults.report("read messages", err)
-			if !errors.Is(err, errFenced) {
-				d.run.probation.noteRead(err)
-			}
+		d.run.faults.report("read messages", err)
+		if !errors.Is(err, errFenced) {
+			d.run.probation.noteRead(err)
 		}
 		d.faults++
 		return databaseBackoff.Delay(d.faults), nil
@@ -319,7 +329,7 @@ func (d *dispatcher) take(rows []row, most int, b *batch) (n, bytes int) {
 	if n, bytes = fits(rows, min(most, room)); n > 0 {
 		return n, bytes
 	}
-	alone := d.running == 0 && len(b.rows) == 0 // then it may be larger than MaxBytes
+	alone := d.running == 0 && len(b.rows) == 0 && !d.run.crowded() // then it may be larger than MaxBytes
 	if rows[0].size > room && !alone {
 		return 0, 0
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // While a message waits for room nothing is read that could not be kept; here there is not even a database to read from.
-func TestNoLookWhileCramped(t *testing.T) {
+func TestNoReadWhileCramped(t *testing.T) {
 	r := newRun(Relay{Client: &scripted{state: rehop.StateOpen}}.withDefaults())
 	r.leases.take(time.Now(), []int{0})
 	d := &dispatcher{run: r, lanes: newLanes(), running: 1}

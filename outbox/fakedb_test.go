@@ -7,20 +7,27 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
 // fakeDB is a database whose answers a test gives. It keeps what it was asked.
 type fakeDB struct {
-	answer func(statement) ([][]driver.Value, error) // of a statement that is no query, only the error counts: it changes one row
+	// answer answers a statement. One that is no query changes one row, or as many as the answer has as its only value. After errBroken the
+	// connection is not used again.
+	answer func(statement) ([][]driver.Value, error)
 
 	mu          sync.Mutex
 	connections int
 	asked       []statement
 }
 
-// statement is what a connection was asked. The beginning and end of transactions are BEGIN, COMMIT and ROLLBACK.
+// errBroken means that a connection has broken.
+var errBroken = errors.New("read tcp: i/o timeout")
+
+// statement is what a connection was asked. The beginning and end of transactions are BEGIN, COMMIT and ROLLBACK; they have one context.
 type statement struct {
+	ctx        context.Context
 	connection int
 	text       string
 	args       []any
@@ -47,7 +54,7 @@ func (db *fakeDB) Connect(context.Context) (driver.Conn, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.connections++
-	return &fakeConn{db, db.connections}, nil
+	return &fakeConn{db: db, number: db.connections}, nil
 }
 
 func (db *fakeDB) Driver() driver.Driver { return nil }
@@ -56,18 +63,26 @@ func (db *fakeDB) Driver() driver.Driver { return nil }
 type fakeConn struct {
 	db     *fakeDB
 	number int
+	broken atomic.Bool
 }
 
-func (c *fakeConn) ask(text string, args []driver.NamedValue) ([][]driver.Value, error) {
-	s := statement{connection: c.number, text: text}
+func (c *fakeConn) ask(ctx context.Context, text string, args []driver.NamedValue) ([][]driver.Value, error) {
+	s := statement{ctx: ctx, connection: c.number, text: text}
 	for _, a := range args {
 		s.args = append(s.args, a.Value)
 	}
 	c.db.mu.Lock()
 	c.db.asked = append(c.db.asked, s)
 	c.db.mu.Unlock()
-	return c.db.answer(s)
+	rows, err := c.db.answer(s)
+	if errors.Is(err, errBroken) {
+		c.broken.Store(true)
+	}
+	return rows, err
 }
+
+// IsValid has database/sql discard a connection that is broken.
+func (c *fakeConn) IsValid() bool { return !c.broken.Load() }
 
 func (c *fakeConn) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
 
@@ -75,18 +90,21 @@ func (c *fakeConn) Close() error { return nil }
 
 func (c *fakeConn) Begin() (driver.Tx, error) { return nil, errors.ErrUnsupported }
 
-func (c *fakeConn) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
-	_, err := c.ask("BEGIN", nil)
-	return fakeTx{c}, err
+func (c *fakeConn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, error) {
+	_, err := c.ask(ctx, "BEGIN", nil)
+	return fakeTx{c, ctx}, err
 }
 
-func (c *fakeConn) ExecContext(_ context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
-	_, err := c.ask(text, args)
+func (c *fakeConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
+	rows, err := c.ask(ctx, text, args)
+	if len(rows) > 0 {
+		return driver.RowsAffected(rows[0][0].(int64)), err
+	}
 	return driver.RowsAffected(1), err
 }
 
-func (c *fakeConn) QueryContext(_ context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
-	rows, err := c.ask(text, args)
+func (c *fakeConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := c.ask(ctx, text, args)
 	if err != nil {
 		return nil, err
 	}
@@ -94,15 +112,18 @@ func (c *fakeConn) QueryContext(_ context.Context, text string, args []driver.Na
 }
 
 // fakeTx is a transaction on a connection.
-type fakeTx struct{ conn *fakeConn }
+type fakeTx struct {
+	conn *fakeConn
+	ctx  context.Context
+}
 
 func (tx fakeTx) Commit() error {
-	_, err := tx.conn.ask("COMMIT", nil)
+	_, err := tx.conn.ask(tx.ctx, "COMMIT", nil)
 	return err
 }
 
 func (tx fakeTx) Rollback() error {
-	_, err := tx.conn.ask("ROLLBACK", nil)
+	_, err := tx.conn.ask(tx.ctx, "ROLLBACK", nil)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -82,6 +83,7 @@ type Entry struct {
 	Created  time.Time
 	Due      time.Time // when its delay is over, or until when it is kept; zero if it is ready or set aside
 	Attempts int       // how often it was tried without success
+	Size     int       // of its body, headers and properties, in bytes
 	Error    string    // of its last attempt
 }
 
@@ -102,53 +104,74 @@ func (i Inspector) Backlog(ctx context.Context) (b Backlog, err error) {
 }
 
 // List returns messages in a state in the order of their rows, starting after the given row; the zero RowID starts at the first. It
-// returns at most limit messages, and fewer if they have more than 32 MiB together.
+// returns at most limit messages, and fewer if they have more than 32 MiB together: the list has ended when it returns none.
 func (i Inspector) List(ctx context.Context, state State, after RowID, limit int) ([]Entry, error) {
+	for {
+		entries, rows, err := i.list(ctx, state, after, limit, inline, listBytes)
+		if err == nil {
+			err = loadBodies(ctx, i.DB, i.sql(), rows)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("outbox: list: %w", err)
+		}
+		there := entries[:0:0]
+		for n, e := range entries {
+			if rows[n].body == nil {
+				continue // it was just deleted
+			}
+			if m, err := rows[n].message(); err == nil {
+				e.Message = m
+			} else {
+				e.Message.Body = rows[n].body
+			}
+			there = append(there, e)
+		}
+		if len(there) > 0 || len(entries) == 0 {
+			return there, nil
+		}
+		after = entries[len(entries)-1].Row // none is there anymore, which is not the end of the list
+	}
+}
+
+// Summaries is List without the contents of the messages, which can be large: of each message there are the ID, the exchange, the routing
+// key and the order key. It returns limit messages if there are as many.
+func (i Inspector) Summaries(ctx context.Context, state State, after RowID, limit int) ([]Entry, error) {
+	entries, _, err := i.list(ctx, state, after, limit, noContents, math.MaxInt)
+	if err != nil {
+		return nil, fmt.Errorf("outbox: list: %w", err)
+	}
+	return entries, nil
+}
+
+const (
+	listBytes  = 32 << 20
+	noContents = -1 // no row has contents that are this small
+)
+
+// list reads rows until they have a number of bytes. Contents up to the size whole are read with them.
+func (i Inspector) list(ctx context.Context, state State, after RowID, limit, whole, most int) (entries []Entry, rows []row, err error) {
 	numbers, err := state.numbers()
 	if err == nil {
 		err = i.sql().Check()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("outbox: list: %w", err)
+		return nil, nil, err
 	}
-	entries, rows, err := i.list(ctx, numbers, after.Number, limit)
-	if err == nil {
-		err = loadBodies(ctx, i.DB, i.sql(), rows)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("outbox: list: %w", err)
-	}
-	there := entries[:0]
-	for n, e := range entries {
-		if rows[n].body == nil {
-			continue // it was just deleted
-		}
-		e.State = state
-		if e.Message, err = rows[n].message(); err != nil {
-			e.Message = rehop.Message{ID: rows[n].messageID, Exchange: rows[n].exchange, Key: rows[n].routingKey, OrderKey: rows[n].orderKey, Body: rows[n].body}
-		}
-		there = append(there, e)
-	}
-	return there, nil
-}
-
-const listBytes = 32 << 20
-
-func (i Inspector) list(ctx context.Context, states string, after int64, limit int) (entries []Entry, rows []row, err error) {
-	query := "SELECT " + columns + ", created, error FROM " + i.sql().Table("outbox") + " WHERE state IN (" + states + ") AND id > ? ORDER BY id LIMIT ?"
-	found, err := i.DB.QueryContext(ctx, i.Dialect.Bind(query), after, limit)
+	query := "SELECT " + columnsUpTo(whole) + ", created, error FROM " + i.sql().Table("outbox") + " WHERE state IN (" + numbers + ") AND id > ? ORDER BY id LIMIT ?"
+	found, err := i.DB.QueryContext(ctx, i.Dialect.Bind(query), after.Number, limit)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer found.Close()
-	for bytes := 0; bytes < listBytes && found.Next(); {
-		var e Entry
+	for bytes := 0; bytes < most && found.Next(); {
+		e := Entry{State: state}
 		var created int64
 		r, err := scan(found, &created, &e.Error)
 		if err != nil {
 			return nil, nil, err
 		}
-		e.Row, e.Attempts, e.Created = RowID(r.identity()), r.attempts, time.UnixMicro(created)
+		e.Row, e.Attempts, e.Size, e.Created = RowID(r.identity()), r.attempts, r.size, time.UnixMicro(created)
+		e.Message = rehop.Message{ID: r.messageID, Exchange: r.exchange, Key: r.routingKey, OrderKey: r.orderKey}
 		if r.due > 0 {
 			e.Due = time.UnixMicro(r.due)
 		}
@@ -158,13 +181,23 @@ func (i Inspector) list(ctx context.Context, states string, after int64, limit i
 	return entries, rows, found.Err()
 }
 
-// Retry makes the relays publish messages that were set aside, or publish kept messages again. It returns how many of the rows it changed:
-// rows in another state, and rows that do not exist, are skipped.
+// Retry makes the relays publish messages that were set aside. It returns how many of the rows it changed: rows in another state, and rows
+// that do not exist, are skipped. So a message that was published meanwhile is not published twice.
 func (i Inspector) Retry(ctx context.Context, rows ...RowID) (int, error) {
+	return i.publish(ctx, "retry", rows, "state = 3")
+}
+
+// Republish makes the relays publish messages once more that were published and kept. It returns how many of the rows it changed: rows in
+// another state, and rows that do not exist, are skipped.
+func (i Inspector) Republish(ctx context.Context, rows ...RowID) (int, error) {
+	return i.publish(ctx, "republish", rows, "state = 4")
+}
+
+func (i Inspector) publish(ctx context.Context, verb string, rows []RowID, condition string) (int, error) {
 	// Rows without an order key become due now: a relay rarely looks for ready rows with old ids.
 	set := "due = CASE WHEN order_key = '' THEN " + i.Dialect.Now() + " ELSE 0 END, state = CASE WHEN order_key = '' THEN 2 ELSE 1 END, attempts = 0, error = ''"
-	query, args := i.sql().UpdateRows(identities(rows), set, nil, "state IN (3, 4)")
-	return i.change(ctx, "retry", query, args)
+	query, args := i.sql().UpdateRows(identities(rows), set, nil, condition)
+	return i.change(ctx, verb, query, args)
 }
 
 // Discard deletes messages that were set aside. It returns how many of the rows it deleted: rows in another state, and rows that do not

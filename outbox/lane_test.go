@@ -67,7 +67,7 @@ func TestLaneSweep(t *testing.T) {
 func TestLaneOrdered(t *testing.T) {
 	began := time.Unix(1000, 0)
 	l := &lane{kind: laneOrdered}
-	look := func(after time.Duration, ended int64) int64 {
+	from := func(after time.Duration, ended int64) int64 {
 		now := began.Add(after)
 		from := l.from(now, ended)
 		l.noteRead(now, nil, 10, 0)
@@ -89,12 +89,12 @@ func TestLaneOrdered(t *testing.T) {
 		if c.next != 0 {
 			l.cleared(began.Add(c.after), 50, max(c.next, 0))
 		}
-		if got := look(c.after, c.ended); got != c.want {
+		if got := from(c.after, c.ended); got != c.want {
 			t.Errorf("%s: got from %d, want %d", c.name, got, c.want)
 		}
 	}
 	l.forget()
-	if got := look(4600*time.Millisecond, 9); got != 0 {
+	if got := from(4600*time.Millisecond, 9); got != 0 {
 		t.Errorf("after something was left: got from %d, want 0", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/internal/rabbit"
 )
 
 // leases are the shards that a relay may publish. Each lease is a row with the relay's name and an end by the database's clock. The relay
@@ -127,10 +128,11 @@ func (l *leases) keep(ctx context.Context) {
 	}
 }
 
-// renew checks the leases once, and returns when to do so again. Most of the time it only reads the tables.
-func (l *leases) renew(ctx context.Context) (next time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, l.run.Lease/2)
-	defer cancel()
+// renew checks the leases once, and returns when to do so again. Most of the time it only reads the tables. When stopping ends, it
+// completes what it has begun, and takes no more leases.
+func (l *leases) renew(stopping context.Context) (next time.Duration, err error) {
+	ctx, done := l.run.finishing(stopping, l.run.Lease/2)
+	defer done()
 	now := time.Now()
 	if !l.able() || l.run.probation.paused() {
 		return l.run.Lease / 4, l.resign(ctx)
@@ -157,6 +159,9 @@ func (l *leases) renew(ctx context.Context) (next time.Duration, err error) {
 		return 0, err
 	}
 	l.compare(table, now, renews)
+	if stopping.Err() != nil {
+		return 0, nil
+	}
 	if err := l.complete(ctx, table); err != nil {
 		return 0, err
 	}
@@ -405,7 +410,8 @@ func (l *leases) giveBack(ctx context.Context) error {
 	return l.registry.release(ctx, given)
 }
 
-// resign returns all leases and cancels their batches. Leases that it fails to return expire.
+// resign returns all leases and cancels their batches. Leases that it fails to return expire, or are returned by the next call: it returns
+// what this relay has by the table, because the answer to an earlier statement may have been lost.
 func (l *leases) resign(ctx context.Context) error {
 	l.mu.Lock()
 	if l.term != nil {
@@ -416,8 +422,33 @@ func (l *leases) resign(ctx context.Context) error {
 	if len(given) > 0 {
 		l.emit(Lease{Shards: given, Given: true})
 	}
-	if err := l.registry.release(ctx, given); err != nil {
+	owned, err := l.registry.owned(ctx)
+	if err == nil {
+		err = l.registry.release(ctx, owned)
+	}
+	if err != nil {
 		return err
 	}
 	return l.registry.unregister(ctx)
+}
+
+// returnAll returns all leases when the relay stops. It tries until it succeeds, or until the leases have ended by themselves.
+func (l *leases) returnAll(ctx context.Context) {
+	const doing = "give its leases back"
+	ctx, cancel := context.WithTimeout(ctx, l.run.Lease)
+	defer cancel()
+	for tries := 1; ; tries++ {
+		once, done := context.WithTimeout(ctx, l.run.Lease/2) // the connection may have died silently; then there is time for another one
+		err := l.resign(once)
+		done()
+		if err == nil {
+			l.run.faults.resolve(doing)
+			return
+		}
+		l.run.faults.report(doing, err)
+		if rabbit.Pause(ctx, databaseBackoff.Delay(tries)) != nil {
+			l.run.Logger.Warn("outbox: relay has not given its leases back; other relays get them when they end", "relay", l.run.name.get(), "err", err)
+			return
+		}
+	}
 }

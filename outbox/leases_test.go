@@ -18,6 +18,7 @@ type releases struct {
 	fakeDB
 	lists []string // of shards
 	asked func(list string)
+	owned [][]driver.Value // the shards that the relay has by the table
 }
 
 func newReleases() *releases {
@@ -27,6 +28,9 @@ func newReleases() *releases {
 			list := s.args[0].(string)
 			r.asked(list)
 			r.lists = append(r.lists, list)
+		}
+		if strings.HasPrefix(s.text, "SELECT shard FROM") {
+			return r.owned, nil
 		}
 		return nil, nil
 	}
@@ -38,6 +42,9 @@ func (r *releases) take(t *testing.T, shards ...int) (*leases, *term) {
 	t.Helper()
 	run := newRun(Relay{Client: &scripted{state: rehop.StateOpen}, DB: r.open(t), Dialect: dialect.Postgres}.withDefaults())
 	run.leases.take(time.Now(), shards)
+	for _, shard := range shards {
+		r.owned = append(r.owned, []driver.Value{int64(shard)})
+	}
 	return run.leases, run.leases.term
 }
 

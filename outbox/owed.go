@@ -151,7 +151,7 @@ func (o *owed) wasWritten(row sqltext.Row) bool {
 	}
 	delete(o.written, row)
 	if w.outcome.kept || len(o.late) >= maxOwed {
-		return false // it is there again because of Inspector.Retry
+		return false // it is there again because of Inspector.Republish
 	}
 	o.rows[row] = true
 	o.late = append(o.late, w.outcome)
@@ -172,6 +172,19 @@ func ofConfirmed(changes []change) (all []change) {
 func (r *run) settleOwed(ctx context.Context) {
 	for rabbit.Pause(ctx, r.Lease/4) == nil {
 		r.payOwed(ctx)
+	}
+}
+
+// payAll writes outcomes that were left when the relay stops. It tries until it succeeds, or for half a lease: a row may be locked for long.
+func (r *run) payAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.Lease/2)
+	defer cancel()
+	for tries := 1; r.owed.count() > 0; tries++ {
+		r.owed.pause(0)
+		r.payOwed(ctx)
+		if r.owed.count() == 0 || rabbit.Pause(ctx, databaseBackoff.Delay(tries)) != nil {
+			return
+		}
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// lookAt is what a look into the table finds to publish. committed is called while it reads.
-func (o *owed) lookAt(rows []row, safe bool, committed func()) (ids []int64) {
+// readRows is what a look into the table finds to publish. committed is called while it reads.
+func (o *owed) readRows(rows []row, safe bool, committed func()) (ids []int64) {
 	o.beginRead()
 	committed()
 	for _, r := range o.without(slices.Clone(rows)) {
@@ -42,24 +42,24 @@ func TestConfirmedIsNotReadAgain(t *testing.T) {
 			t.Errorf("%s: got rows %v, want %v", what, got, ids)
 		}
 	}
-	want("confirmed", o.lookAt(table, true, nothing), 4)
+	want("confirmed", o.readRows(table, true, nothing), 4)
 	o.end(outcomes, outcomes[1:2])
 	table = []row{{id: 2}, {id: 4}}
-	want("written, but for one that is locked", o.lookAt(table, true, nothing), 4)
+	want("written, but for one that is locked", o.readRows(table, true, nothing), 4)
 	o.keep(outcomes[1:2])
-	want("the lease has ended", o.lookAt(table, true, nothing), 4)
+	want("the lease has ended", o.readRows(table, true, nothing), 4)
 	o.end(o.take(), nil)
-	want("written at last", o.lookAt([]row{{id: 4}}, true, nothing), 4)
+	want("written at last", o.readRows([]row{{id: 4}}, true, nothing), 4)
 	if len(o.rows)+len(o.written) > 0 {
 		t.Errorf("got %v and %v, want nothing to remember", o.rows, o.written)
 	}
 }
 
 // A look may have begun before a row was deleted, and find it.
-func TestDeletedDuringLook(t *testing.T) {
+func TestDeletedDuringRead(t *testing.T) {
 	var o owed
 	outcomes := o.confirmed(1)
-	if got := o.lookAt([]row{{id: 1}, {id: 2}}, true, func() { o.end(outcomes, nil) }); !slices.Equal(got, []int64{2}) {
+	if got := o.readRows([]row{{id: 1}, {id: 2}}, true, func() { o.end(outcomes, nil) }); !slices.Equal(got, []int64{2}) {
 		t.Errorf("got rows %v, want only the one that was not published", got)
 	}
 	if o.count() > 0 {
@@ -78,16 +78,16 @@ func TestDeletionUndone(t *testing.T) {
 	}{
 		{name: "before a barrier", deleted: 1},
 		{name: "after a barrier", safe: true, again: true}, // a restore or failover: it is not remembered that long
-		{name: "kept rows", kept: true, again: true},       // which Inspector.Retry may have asked for
+		{name: "kept rows", kept: true, again: true},       // which Inspector.Republish may have asked for
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var o owed
 			outcomes := o.confirmed(1)
 			outcomes[0].kept = c.kept
 			o.end(outcomes, nil)
-			o.lookAt(nil, c.safe, nothing)
+			o.readRows(nil, c.safe, nothing)
 			for range 2 {
-				if got := o.lookAt([]row{{id: 1}}, true, nothing); (len(got) > 0) != c.again {
+				if got := o.readRows([]row{{id: 1}}, true, nothing); (len(got) > 0) != c.again {
 					t.Errorf("got rows %v, want it %v", got, c.again)
 				}
 			}
@@ -110,7 +110,7 @@ func TestOutcomesWaitForBarrier(t *testing.T) {
 		if !o.waitsForBarrier() {
 			t.Error("after a while: no barrier is wanted")
 		}
-		o.lookAt(nil, true, nothing)
+		o.readRows(nil, true, nothing)
 		if o.waitsForBarrier() {
 			t.Error("after a barrier: another one is wanted")
 		}

@@ -18,9 +18,7 @@ const inline = 8 << 10
 // keep the queries prepared.
 var inlines = [...]int{inline, 2 << 10, 512, 0}
 
-// columns are the columns of a row.
-var columns = columnsUpTo(inline)
-
+// columnsUpTo are the columns of a row, with its contents up to a size.
 func columnsUpTo(size int) string {
 	small := fmt.Sprintf("CASE WHEN size <= %d THEN ", size)
 	return "id, nonce, state, shard, due, attempts, size, message_id, exchange, routing_key, order_key, " +
@@ -147,15 +145,16 @@ func steadily(ctx context.Context, db *sql.DB, text sqltext.SQL, work func(sessi
 	if text.Steady() == "" {
 		return work(db)
 	}
-	return within(ctx, db, text, sql.LevelReadCommitted, work)
+	return within(ctx, db, text, sql.LevelReadCommitted, text.Steady(), work)
 }
 
-func within(ctx context.Context, db *sql.DB, text sqltext.SQL, level sql.IsolationLevel, work func(session) error) error {
+// within runs work in a transaction whose first statement is steady, unless that is empty.
+func within(ctx context.Context, db *sql.DB, text sqltext.SQL, level sql.IsolationLevel, steady string, work func(session) error) error {
 	tx, err := begin(ctx, db, text.Dialect, level)
 	if err != nil {
 		return err
 	}
-	if steady := text.Steady(); steady != "" {
+	if steady != "" {
 		_, err = tx.ExecContext(ctx, steady)
 	}
 	if err == nil {

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -127,19 +128,39 @@ func (r *run) write(ctx context.Context, c change) (rest []undone, err error) {
 		_, err = r.exec(once, query, args...)
 		return nil, err
 	}
-	free, enough := context.WithTimeout(once, min(lockWait, r.Lease/2))
-	defer enough()
-	if _, err = r.exec(free, query, args...); err == nil || free.Err() == nil && !r.sql.IsLocked(err) {
+	if locked, err := r.writeAll(once, query, args); !locked {
 		return nil, err
 	}
 	return r.writeFree(ctx, c)
+}
+
+// writeAll runs a statement that changes rows. locked: it failed because it had to wait for other transactions, or because the database is
+// slow.
+func (r *run) writeAll(ctx context.Context, query string, args []any) (locked bool, err error) {
+	wait := min(lockWait, r.Lease/2)
+	limit, steady := wait, r.sql.SteadyFor(wait)
+	if steady != "" { // the server limits the wait: a statement that is canceled could keep its own locks for a while
+		limit += r.dbTimeout().begin()
+	}
+	once, done := context.WithTimeout(ctx, limit)
+	defer done()
+	write := func(db session) error {
+		_, err := execOn(once, db, query, args)
+		return err
+	}
+	if steady == "" {
+		err = write(r.DB)
+	} else {
+		err = within(once, r.DB, r.sql, sql.LevelReadCommitted, steady, write)
+	}
+	return err != nil && (once.Err() != nil || r.sql.IsLocked(err)), err
 }
 
 // writeFree writes outcomes to rows that are not locked. rest are the others.
 func (r *run) writeFree(ctx context.Context, c change) (rest []undone, err error) {
 	once, done := r.recordContext(ctx)
 	defer done()
-	err = within(once, r.DB, r.sql, r.level, func(tx session) error {
+	err = within(once, r.DB, r.sql, r.level, r.sql.Steady(), func(tx session) error {
 		query, args := r.sql.LockFree(c.rows())
 		if query == "" { // the database locks no rows
 			query, args = r.there(c.rows())

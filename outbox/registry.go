@@ -12,7 +12,7 @@ import (
 // registry is the tables with which relays share the work. All times are by the database's clock.
 type registry struct {
 	run        *run
-	registered bool // this relay has a row in the table of relays
+	registered bool // this relay has a row in the table of relays, as far as it knows
 }
 
 // entry is a row of the table of leases.
@@ -73,8 +73,8 @@ func (r *registry) register(ctx context.Context, listening bool) error {
 	}
 	// It is not there yet, or was considered dead.
 	insert := r.run.sql.InsertNew("outbox_relay", "owner, expires, listening", "?, "+r.untilNext()+", ?")
+	r.registered = true // also after an error: the answer may have been lost
 	_, err := r.exec(ctx, r.run.Dialect.Bind(insert), r.run.name.get(), wants)
-	r.registered = err == nil
 	return err
 }
 
@@ -122,6 +122,12 @@ func (r *registry) read(ctx context.Context) (table []entry, living int, err err
 	}
 	err = r.run.DB.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+r.run.sql.Table("outbox_relay")+" WHERE expires > "+now).Scan(&living)
 	return table, max(living, 1), err
+}
+
+// owned returns the leases that belong to this relay by the table.
+func (r *registry) owned(ctx context.Context) (all []int, err error) {
+	query := r.run.Dialect.Bind("SELECT shard FROM " + r.run.sql.Table("outbox_lease") + " WHERE owner = ? ORDER BY shard")
+	return readAll(ctx, r.run.DB, query, []any{r.run.name.get()}, func(rows *sql.Rows) (shard int, err error) { return shard, rows.Scan(&shard) })
 }
 
 // acquire takes leases that have ended, or that this relay owns.

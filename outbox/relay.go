@@ -54,7 +54,8 @@ type Relay struct {
 
 	// BatchSize is how many messages are published together, from 1 to 5000. Default: 200.
 	BatchSize int
-	// MaxBytes is how many bytes of messages are in memory at a time. A larger message is published alone. Default: 32 MiB.
+	// MaxBytes is how many bytes of messages are in memory at a time. A larger message is published alone, except for messages that wait for
+	// a late confirm and use at most a quarter of MaxBytes. Default: 32 MiB.
 	MaxBytes int
 	// Poll is the longest pause between two reads of the table, when it has been empty for a while. While there are messages, the pause
 	// is a few milliseconds. Default: 250 ms.
@@ -144,9 +145,10 @@ func (r Relay) validate() error {
 
 func (r Relay) statements() sqltext.SQL { return sqltext.SQL{Dialect: r.Dialect, Tables: r.Tables} }
 
-// Run publishes until ctx ends. Then it waits up to DrainTimeout for the outcome of messages that are being published, returns its leases
-// and returns nil. It returns an error if the relay cannot work at all: an invalid field, no tables in the database, a closed client. It
-// logs other errors of the database, reports them to Hooks.OnFault, and tries again.
+// Run publishes until ctx ends. Then it waits up to DrainTimeout for the outcome of messages that are being published, records it, returns
+// its leases and returns nil. If the database does not answer, that takes up to five times Lease longer. Run returns an error if the relay
+// cannot work at all: an invalid field, no tables in the database, a closed client. It logs other errors of the database, reports them to
+// Hooks.OnFault, and tries again.
 func (r Relay) Run(ctx context.Context) error {
 	r = r.withDefaults()
 	if err := r.validate(); err != nil {
@@ -156,26 +158,7 @@ func (r Relay) Run(ctx context.Context) error {
 	if err := run.awaitTables(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	// Batches that have begun continue for a while after ctx has ended.
-	work, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	var background sync.WaitGroup
-	background.Go(func() { run.leases.keep(work) })
-	background.Go(func() { run.care(work) })
-	background.Go(func() { run.settleOwed(work) })
-	if r.Waker != nil {
-		background.Go(func() { run.listen(work) })
-	}
-	err := run.dispatch(ctx, work)
-	stop()
-	background.Wait()
-	last, done := context.WithTimeout(context.WithoutCancel(ctx), r.Lease)
-	defer done()
-	run.payOwed(last)
-	if err := run.leases.resign(last); err != nil {
-		run.faults.report("give its leases back", err)
-	}
-	return err
+	return run.work(ctx)
 }
 
 type run struct {
@@ -205,6 +188,30 @@ func newRun(r Relay) *run {
 	return run
 }
 
+// work publishes until ctx ends.
+func (r *run) work(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	// Batches that have begun continue for a while after ctx has ended, and need the leases.
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var background sync.WaitGroup
+	background.Go(func() { r.leases.keep(work) })
+	background.Go(func() { r.care(ctx) })
+	background.Go(func() { r.settleOwed(ctx) })
+	if r.Waker != nil {
+		background.Go(func() { r.listen(work) })
+	}
+	err := r.dispatch(ctx, work)
+	end()
+	stop()
+	background.Wait()
+	last := context.WithoutCancel(ctx)
+	r.payAll(last) // before another relay gets the leases: it would publish these messages again
+	r.leases.returnAll(last)
+	return err
+}
+
 // awaitTables waits until the database answers, and checks that it has the tables.
 func (r *run) awaitTables(ctx context.Context) error {
 	wait := minDBTimeout
@@ -226,7 +233,7 @@ func (r *run) awaitTables(ctx context.Context) error {
 }
 
 // errOldTables means that the tables are older than the program.
-var errOldTables = errors.New("run rehop outbox migrate, or call Migrate of the dialect at start")
+var errOldTables = errors.New("run rehop outbox migrate, or let your program create them when it starts")
 
 // findTables checks once whether a relay can work with the database.
 func (r *run) findTables(ctx context.Context, t dbTimeout) error {

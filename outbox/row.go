@@ -90,7 +90,7 @@ func newRow(m *rehop.Message) (row, error) {
 	}
 	switch {
 	case m.OrderKey != "" && (m.Delay > 0 || time.Until(m.At) > 0):
-		return row{}, fmt.Errorf("%w: a message with an OrderKey cannot be delayed: its order is that of the commits", rehop.ErrInvalid)
+		return row{}, fmt.Errorf("%w: a message with an order key cannot be delayed: its order is that of the commits", rehop.ErrInvalid)
 	case m.OrderKey == "" && (m.Delay > 0 || !m.At.IsZero()): // the database's clock decides whether it is due
 		r.state, r.delay = stateDelayed, max(m.Delay, 0).Microseconds()
 		if !m.At.IsZero() {

@@ -19,6 +19,7 @@ type sending struct {
 	outcomes chan outcome    // has room for all, and is closed when PublishEach has returned
 	cancel   func()
 	pending  map[int]bool // places in rows without an outcome
+	limit    *time.Timer  // for how long they may use memory that others need, after leave
 }
 
 // outcome is the result for the message in a place.
@@ -132,14 +133,25 @@ func (s *sending) leave() {
 		late.rows[j] = i
 	}
 	b.late = append(b.late, late)
-	// They use memory for a while, which others need.
-	if int(b.relay.lateBytes.Add(int64(rest.bytes))) > b.relay.MaxBytes/lateShare {
-		s.cancel()
-	}
+	b.relay.lateBytes.Add(int64(rest.bytes))
+	late.limit = time.AfterFunc(b.relay.lateWait(), func() {
+		if b.relay.crowded() {
+			s.cancel()
+		}
+	})
 }
 
 // lateShare: messages that are not confirmed for long may use this part of MaxBytes.
 const lateShare = 4
+
+// crowded reports whether they use more, which others need.
+func (r *run) crowded() bool { return int(r.lateBytes.Load()) > r.MaxBytes/lateShare }
+
+// maxCrowded is how long they may do so. A message that is given up is published again, and a busy broker takes a few seconds to confirm.
+const maxCrowded = 5 * time.Second
+
+// lateWait is what is left of maxCrowded when a batch has stopped waiting.
+func (r *run) lateWait() time.Duration { return max(0, min(maxCrowded, r.Timeout/6)-r.confirmWait()) }
 
 // finish processes the outcomes that were not known in time.
 func (s *sending) finish(ctx context.Context) {
@@ -166,6 +178,7 @@ func (s *sending) finish(ctx context.Context) {
 		}
 		s.settle(ctx, some)
 	}
+	s.limit.Stop()
 	b.relay.lateBytes.Add(-int64(b.bytes))
 }
 

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -144,4 +145,38 @@ func TestSendWaitsWhileTheBrokerIsAway(t *testing.T) {
 			t.Errorf("got verdict %d after %v, want it left after %v", b.fates[0].verdict, took, r.Timeout)
 		}
 	})
+}
+
+// Messages that wait for their confirm may use more memory than their share for some seconds, as a busy broker takes to confirm. Then they are
+// given up, and are published again.
+func TestLateConfirmOfMuch(t *testing.T) {
+	for name, c := range map[string]struct {
+		confirmed time.Duration // 0: never
+		err       error
+		after     time.Duration
+	}{
+		"in time": {maxCrowded - time.Millisecond, nil, maxCrowded - time.Millisecond},
+		"never":   {0, rehop.ErrUnknown, maxCrowded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &slow{state: rehop.StateOpen, keys: map[string]bool{"late": true}, release: make(chan struct{})}
+				r := newRun(Relay{Client: s, MaxBytes: 100}.withDefaults())
+				if c.confirmed > 0 {
+					time.AfterFunc(c.confirmed, func() { close(s.release) })
+				}
+				b, took := sendSlowly(r, "late")
+				d := &dispatcher{run: r}
+				next, nextBatch := []row{{size: 90}}, newBatch(r, nil)
+				if n, _ := d.take(next, r.MaxBytes, nextBatch); n != 0 {
+					t.Error("another message is sent although there is no memory for it")
+				}
+				began := time.Now()
+				o := <-b.late[0].outcomes
+				if took += time.Since(began); !errors.Is(o.err, c.err) || took != c.after {
+					t.Errorf("got outcome %v after %v, want %v after %v", o.err, took, c.err, c.after)
+				}
+			})
+		})
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // stage is a dispatcher that works step by step: on a publisher that answers by message id, and on a fake database whose outbox has the
@@ -92,15 +93,20 @@ func (s *stage) answer(q statement) ([][]driver.Value, error) {
 		return nil, fmt.Errorf("the server fails on purpose: %s", s.fails)
 	}
 	switch {
-	case q.text == s.run.sql.Steady():
+	case isSteady(s.run.sql, q):
 		s.number += 10
 		return [][]driver.Value{{s.number, s.server, ""}}, nil
 	case isBarrier(q) && strings.HasPrefix(q.text, "SELECT"):
 		return [][]driver.Value{{int64(1), s.number + 1, int64(1)}}, nil
 	case q.text == "PRAGMA synchronous":
 		return [][]driver.Value{{int64(2)}}, nil
-	case isLook(q):
-		return s.find(q), nil
+	case readsMessages(q):
+		for i, l := range s.d.lanes {
+			if l.shard == stageShard && l.kind == laneOrdered && len(q.args) > 2 {
+				s.from = q.args[2*i].(int64)
+			}
+		}
+		return find(s.run.sql, s.d.lanes, s.rows, q), nil
 	case strings.HasPrefix(q.text, "SELECT line.id"):
 		return s.there(q, strings.HasSuffix(q.text, "SKIP LOCKED")), nil
 	case s.isLocked(q):
@@ -117,8 +123,16 @@ func (s *stage) answer(q statement) ([][]driver.Value, error) {
 	return nil, nil
 }
 
-// isLook reports whether a statement reads messages.
-func isLook(q statement) bool {
+// largeKey is the key of messages whose contents are read separately.
+const largeKey = "large"
+
+// isSteady reports whether a statement is the first of a transaction.
+func isSteady(text sqltext.SQL, q statement) bool {
+	return text.Steady() != "" && strings.HasPrefix(q.text, text.Steady())
+}
+
+// readsMessages reports whether a statement reads messages.
+func readsMessages(q statement) bool {
 	return strings.Contains(q.text, "FROM rehop_outbox") && strings.Contains(q.text, "ORDER BY due")
 }
 
@@ -149,44 +163,46 @@ func (s *stage) there(q statement, free bool) (found [][]driver.Value) {
 }
 
 // find reads lanes as a database would: one, or all of them with two arguments for each.
-func (s *stage) find(q statement) (found [][]driver.Value) {
-	for i, l := range s.d.lanes {
-		if l.shard != stageShard {
-			continue
-		}
+func find(text sqltext.SQL, lanes []*lane, rows []row, q statement) (found [][]driver.Value) {
+	for i, l := range lanes {
 		args := q.args
 		if len(args) > 2 {
 			args = args[2*i:]
 		} else if !strings.Contains(q.text, fmt.Sprintf("state = %d AND shard = %d", l.state(), l.shard)) {
 			continue
 		}
-		found = append(found, s.findIn(l, q.text, args[0].(int64), int(args[1].(int64)))...)
+		found = append(found, findIn(text, rows, l, q.text, args[0].(int64), int(args[1].(int64)))...)
 	}
 	return found
 }
 
 // findIn reads a lane. Which messages are held back counts as far as the query asks.
-func (s *stage) findIn(l *lane, text string, from int64, limit int) (found [][]driver.Value) {
+func findIn(text sqltext.SQL, rows []row, l *lane, query string, from int64, limit int) (found [][]driver.Value) {
 	held, keys := 0, make(map[string]bool)
-	for _, r := range s.rows {
-		if kindOf(&r) == laneHeld {
+	if !slices.ContainsFunc(rows, func(r row) bool { return r.shard == l.shard }) {
+		return nil
+	}
+	for _, r := range rows {
+		if r.shard == l.shard && kindOf(&r) == laneHeld {
 			keys[r.orderKey] = true
 		}
 	}
-	if l.kind == laneOrdered {
-		s.from = from
-		if len(keys) > 0 && strings.Contains(text, s.run.sql.HasHeld(stateOrdered, l.shard)) {
-			held = 1
-		}
+	if l.kind == laneOrdered && len(keys) > 0 && strings.Contains(query, text.HasHeld(stateOrdered, l.shard)) {
+		held = 1
 	}
-	passes := l.kind == laneOrdered && strings.Contains(text, s.run.sql.Unheld(stateOrdered, l.shard))
-	for _, r := range s.rows {
-		if kindOf(&r) != l.kind || l.place(&r) <= from || l.byDue() && r.due > time.Now().UnixMicro() || passes && keys[r.orderKey] {
+	passes := l.kind == laneOrdered && strings.Contains(query, text.Unheld(stateOrdered, l.shard))
+	for _, r := range rows {
+		if r.shard != l.shard || kindOf(&r) != l.kind || l.place(&r) <= from || l.byDue() && r.due > time.Now().UnixMicro() || passes && keys[r.orderKey] {
 			continue
 		}
 		if len(found) < limit {
-			found = append(found, []driver.Value{r.id, r.nonce, int64(r.state), int64(r.shard), r.due, int64(r.attempts), int64(1),
-				r.messageID, "", "q", r.orderKey, int64(1), "{}", "", []byte("x"), int64(held)})
+			one := []driver.Value{r.id, r.nonce, int64(r.state), int64(r.shard), r.due, int64(r.attempts), int64(max(1, r.size)), r.messageID, "", "q", r.orderKey}
+			if r.orderKey == largeKey {
+				one = append(one, int64(0), nil, nil, nil, int64(held))
+			} else {
+				one = append(one, int64(1), "{}", "", []byte("x"), int64(held))
+			}
+			found = append(found, one)
 		}
 	}
 	return found

@@ -38,13 +38,19 @@ func (r *run) setDBTimeout(t dbTimeout) { r.allowed.Store(int64(t)) }
 
 func (r *run) dbTimeout() dbTimeout { return dbTimeout(r.allowed.Load()) }
 
-// recordContext returns a context for writing outcomes. It outlives ctx by up to a lease: a message that is confirmed and not deleted would
-// be published again.
-func (r *run) recordContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	once, done := context.WithTimeout(context.WithoutCancel(ctx), max(r.Lease, r.dbTimeout().commit()))
+// finishing returns a context for statements that a stop must not interrupt: it ends after limit, or a lease after ctx. The server does not
+// notice at once that a statement was canceled, and until then keeps the locks that the relay needs to return its leases. And pgx may
+// report the timeout by which it interrupts a statement to the next one on the same connection.
+func (r *run) finishing(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	once, done := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(r.Lease, done) })
 	return once, func() {
 		stop()
 		done()
 	}
+}
+
+// recordContext returns a context for writing outcomes: a message that is confirmed and not deleted would be published again.
+func (r *run) recordContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return r.finishing(ctx, max(r.Lease, r.dbTimeout().commit()))
 }

@@ -30,7 +30,7 @@ func TestReadInTheTransactionOfTheBarrier(t *testing.T) {
 						open = true
 					case one.text == "COMMIT":
 						committed, open = written, false
-					case isLook(one):
+					case readsMessages(one):
 						read++
 						if !open || written {
 							t.Errorf("read outside of the transaction, or after its barrier: %s", one.text)

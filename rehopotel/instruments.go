@@ -47,6 +47,7 @@ type instruments struct {
 	held        metric.Int64Gauge
 	heldOldest  metric.Float64Gauge
 	blocked     metric.Int64Gauge
+	heldKeys    metric.Int64Gauge
 	stalled     metric.Int64Gauge
 
 	backlog     metric.Int64Gauge
@@ -78,6 +79,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		consumers:   w.upDown("rehop.consumers", "{consumer}", "Subscriptions that receive messages (up), or should but do not (down)"),
 		paused:      w.upDown("rehop.paused", "{subscription}", "Subscriptions that pause because a dependency of their handler is down"),
 		held:        w.gauge("rehop.held.messages", "{message}", "Messages that wait because they are handled in order by key"),
+		heldKeys:    w.gauge("rehop.held.keys", "{key}", "Keys of which messages wait because they are handled in order by key"),
 		heldOldest:  w.seconds("rehop.held.oldest", "Time since the first failure of the oldest message that waits in order by key"),
 		blocked:     w.gauge("rehop.held.blocked", "{key}", "Keys whose messages wait until a failed message is replayed or skipped"),
 		stalled:     w.gauge("rehop.held.stalled", "{subscription}", "Subscriptions that handle no message because too many wait in order by key"),

@@ -168,7 +168,7 @@ func TestMetricsOfStanding(t *testing.T) {
 		m.client.OnConsumer(rehop.ConsumerEvent{Queue: "q", Up: up})
 	}
 	m.client.OnPause(rehop.PauseEvent{Queue: "q", Paused: true})
-	m.client.OnHeld(rehop.HeldEvent{Queue: "q", Owner: true, Messages: 3, Blocked: 1, Stalled: true})
+	m.client.OnHeld(rehop.HeldEvent{Queue: "q", Owner: true, Messages: 3, Keys: 2, Blocked: 1, Stalled: true})
 	m.client.OnStuck(rehop.StuckHandler{Queue: "q"})
 	m.client.OnStuck(rehop.StuckHandler{Queue: "q", Returned: true})
 	m.want(map[string]float64{
@@ -183,6 +183,7 @@ func TestMetricsOfStanding(t *testing.T) {
 		"rehop.paused{rehop.queue=q}":                                        1,
 		"rehop.handlers.stuck{rehop.queue=q}":                                1,
 		"rehop.held.messages{rehop.queue=q}":                                 3,
+		"rehop.held.keys{rehop.queue=q}":                                     2,
 		"rehop.held.blocked{rehop.queue=q}":                                  1,
 		"rehop.held.stalled{rehop.queue=q}":                                  1,
 		"rehop.held.oldest{rehop.queue=q}":                                   0,
@@ -200,6 +201,26 @@ func TestMetricsOfStanding(t *testing.T) {
 			t.Errorf("%s is %v, want 0: all are closed", name, n)
 		}
 	}
+}
+
+// The oldest message that waits in order has the age that it has when the event comes, and none when nothing has failed.
+func TestAgeOfTheOldestHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := measure(t)
+		failed := time.Now()
+		for _, c := range []struct {
+			event rehop.HeldEvent
+			want  float64
+		}{
+			{rehop.HeldEvent{Queue: "q", Owner: true, Messages: 1, Oldest: failed}, 90},
+			{rehop.HeldEvent{Queue: "q", Owner: true, Messages: 1, Oldest: failed}, 180},
+			{rehop.HeldEvent{Queue: "q", Owner: true, Messages: 1}, 0},
+		} {
+			time.Sleep(90 * time.Second)
+			m.client.OnHeld(c.event)
+			m.want(map[string]float64{"rehop.held.oldest{rehop.queue=q}": c.want})
+		}
+	})
 }
 
 // consuming reports subscriptions that receive.

@@ -183,6 +183,7 @@ func (c *client) onHeld(e rehop.HeldEvent) {
 		stalled = 1
 	}
 	c.count.held.Record(ctx, int64(e.Messages), queue)
+	c.count.heldKeys.Record(ctx, int64(e.Keys), queue)
 	c.count.heldOldest.Record(ctx, age, queue)
 	c.count.blocked.Record(ctx, int64(e.Blocked), queue)
 	c.count.stalled.Record(ctx, stalled, queue)

@@ -163,13 +163,13 @@ func (b *Broker) check() {
 
 // clientsLeft waits a moment until the broker has noticed closed connections, and returns those that are open.
 func (b *Broker) clientsLeft() []string {
-	const looks = 100
-	for look := 1; ; look++ {
+	const polls = 100
+	for poll := 1; ; poll++ {
 		open := b.control.Connections()
-		if len(open) == 0 || look == looks {
+		if len(open) == 0 || poll == polls {
 			return open
 		}
-		time.Sleep(time.Duration(look) * 100 * time.Microsecond)
+		time.Sleep(time.Duration(poll) * 100 * time.Microsecond)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -103,6 +104,37 @@ func TestCommandDiesWithItsHost(t *testing.T) {
 		t.Errorf("the host: got %v, want that it was killed", err)
 	}
 	awaitGone(t, pid)
+}
+
+// Who is to kill the processes of programs when this one dies learns of their groups: while the program runs, and until nothing is left of the
+// group.
+func TestCommandReportsItsGroup(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "pid")
+	program := shell(`sleep 1000 & echo $! > "$1"; read line; exit 3`)
+	program.Args = append(program.Args, "sh", file)
+	group, ended := 0, 0
+	program.Started = func(id int) func() {
+		if group != 0 {
+			t.Errorf("it was called again, with %d", id)
+		}
+		group = id
+		if leader, err := syscall.Getpgid(id); err != nil || leader != id {
+			t.Errorf("process %d is in the group %d (error %v), want that it leads one of its own", id, leader, err)
+		}
+		return func() {
+			awaitGone(t, file)
+			ended++
+		}
+	}
+	if err := program.Handle(t.Context(), &rehop.Delivery{}); err == nil {
+		t.Error("got no error, want the exit code 3")
+	}
+	if group == 0 || ended != 1 {
+		t.Errorf("the group was %d, and it ended %d times; want a group that ends once", group, ended)
+	}
+	missing := target.Command{Path: "/no/such/program", Started: func(int) func() { t.Error("a program that cannot be started was reported"); return func() {} }}
+	_ = missing.Handle(t.Context(), &rehop.Delivery{})
 }
 
 // A program gets what programs need, what the settings name and set, and nothing else of this process.

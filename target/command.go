@@ -30,7 +30,7 @@ import (
 //
 // Child processes do not outlive the program: on Unix it has a process group of its own, and what is left of the group when the program has
 // ended is killed. On Linux the program is also killed when this process dies. Its child processes then notice it by their input and
-// output only.
+// output only, unless Started lets another process kill them. A process that leaves the group, as setsid does, is not killed.
 //
 // A Command is safe for concurrent use. Do not change its fields after its first use.
 type Command struct {
@@ -53,6 +53,10 @@ type Command struct {
 	// Carry sets variables with the context of an attempt, such as TRACEPARENT. Their names are converted to capitals. Use
 	// rehopotel.Telemetry.Carry to pass traces on. Default: none.
 	Carry func(ctx context.Context, set func(name, value string))
+	// Started is called with the process group of each program that has started, and the function that it returns when nothing is left of
+	// the group. Set it to have another process kill the groups if this one dies, as rehop up and rehop run do. Both functions must
+	// return soon, because the message waits for them. Only on Unix. Default: none.
+	Started func(group int) (ended func())
 	// Outcomes are the outcomes of exit codes. They take precedence over the defaults. Default: 0 is Done, 65 (EX_DATAERR of sysexits.h)
 	// is Failed, 69 (EX_UNAVAILABLE) is Unavailable, and all others are Retry, including 75 (EX_TEMPFAIL).
 	Outcomes map[int]Outcome
@@ -159,7 +163,7 @@ func (c *Command) Handle(ctx context.Context, d *rehop.Delivery) error {
 	program.Env, program.Dir = slices.Concat(inherited(os.Environ(), c.Inherit), c.Env, environment(d), c.carried(ctx)), c.Dir
 	grace := cmp.Or(c.Grace, 2*time.Second)
 	defer keepThread()()
-	group, err := newGroup(program, output)
+	group, err := newGroup(program, output, c.Started)
 	if err != nil {
 		return rehop.Unavailable(fmt.Errorf("start %s: %w", c.Path, err))
 	}

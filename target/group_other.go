@@ -12,7 +12,7 @@ import (
 // group is a program. Its child processes are not known here.
 type group struct{ program *exec.Cmd }
 
-func newGroup(program *exec.Cmd, output io.Writer) (*group, error) {
+func newGroup(program *exec.Cmd, output io.Writer, _ func(int) func()) (*group, error) {
 	program.Stdout, program.Stderr = output, output
 	return &group{program}, nil
 }

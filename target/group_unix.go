@@ -15,6 +15,8 @@ import (
 type group struct {
 	program *exec.Cmd
 	output  io.Writer
+	started func(group int) (ended func()) // nil: nobody wants to know
+	ended   func()
 	// read and write are the ends of a pipe for the output. With a pipe of os/exec, Wait would wait for child processes that hold it open.
 	read, write *os.File
 	copied      chan struct{} // closed when the output has been read
@@ -25,14 +27,14 @@ type group struct {
 }
 
 // newGroup gives a program that has not started yet a process group of its own.
-func newGroup(program *exec.Cmd, output io.Writer) (*group, error) {
+func newGroup(program *exec.Cmd, output io.Writer, started func(int) func()) (*group, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	program.SysProcAttr = attributes()
 	program.Stdout, program.Stderr = write, write
-	return &group{program: program, output: output, read: read, write: write, copied: make(chan struct{})}, nil
+	return &group{program: program, output: output, started: started, read: read, write: write, copied: make(chan struct{})}, nil
 }
 
 // start starts the program. After an error nothing is left.
@@ -42,6 +44,9 @@ func (g *group) start() error {
 	if err != nil {
 		_ = g.read.Close()
 		return err
+	}
+	if g.started != nil {
+		g.ended = g.started(g.program.Process.Pid)
 	}
 	go func() { // stop waits for it
 		defer close(g.copied)
@@ -75,6 +80,9 @@ func (g *group) stop() {
 	}
 	g.mu.Unlock()
 	_ = g.signal(syscall.SIGKILL) // an error means that nothing is left
+	if g.ended != nil {
+		g.ended()
+	}
 	_ = g.read.SetReadDeadline(time.Now().Add(outputGrace))
 	<-g.copied
 	_ = g.read.Close()

@@ -130,9 +130,9 @@ func canBePolicy(kind, key string) bool {
 }
 
 // effective is the value that argument and policy give for a queue of this type; nil: none.
-func effective(kind string, args, ruled Args, key string) any {
+func effective(kind string, args, policies Args, key string) any {
 	argument, declared := args["x-"+key]
-	policy, set := ruled[key]
+	policy, set := policies[key]
 	switch {
 	case !set || !canBePolicy(kind, key):
 		return argument

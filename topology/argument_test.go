@@ -49,14 +49,14 @@ func TestEffective(t *testing.T) {
 		{"age", "stream", "max-age", "7D", "1D", "1D"},
 		{"priorities", "classic", "max-priority", 3, 5, 3},
 	} {
-		args, ruled := Args{}, Args{}
+		args, policies := Args{}, Args{}
 		if c.argument != nil {
 			args["x-"+c.key] = c.argument
 		}
 		if c.policy != nil {
-			ruled[c.key] = c.policy
+			policies[c.key] = c.policy
 		}
-		if got := effective(c.kind, args, ruled, c.key); !same(got, c.want) {
+		if got := effective(c.kind, args, policies, c.key); !same(got, c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -14,10 +14,10 @@ import "slices"
 // rehop client declares rehop's own objects with their arguments: without names, the plan is for brokers
 // on which no rehop client declares anything.
 func (p Plan) ByPolicy(priority int, queues ...string) Plan {
-	ruled := Plan{Bindings: p.Bindings, Policies: p.Policies[:len(p.Policies):len(p.Policies)]}
+	plan := Plan{Bindings: p.Bindings, Policies: p.Policies[:len(p.Policies):len(p.Policies)]}
 	rule := func(o Object, applyTo string, definition Args) {
 		if len(definition) > 0 {
-			ruled.Policies = append(ruled.Policies, Policy{Name: "rehop:" + o.Kind + ":" + o.Name, Pattern: exactly(o.Name), ApplyTo: applyTo,
+			plan.Policies = append(plan.Policies, Policy{Name: "rehop:" + o.Kind + ":" + o.Name, Pattern: exactly(o.Name), ApplyTo: applyTo,
 				Priority: priority, Definition: definition})
 		}
 	}
@@ -25,7 +25,7 @@ func (p Plan) ByPolicy(priority int, queues ...string) Plan {
 		kept, definition := x.Args.split(func(name string) (string, bool) { return name, name == alternateExchange && len(queues) == 0 })
 		rule(x.Object(), "exchanges", definition)
 		x.Args = kept
-		ruled.Exchanges = append(ruled.Exchanges, x)
+		plan.Exchanges = append(plan.Exchanges, x)
 	}
 	for _, q := range p.Queues {
 		if !q.Temporary() && (len(queues) == 0 || slices.Contains(queues, q.Name)) {
@@ -34,9 +34,9 @@ func (p Plan) ByPolicy(priority int, queues ...string) Plan {
 			rule(q.Object(), "queues", definition)
 			q.Args = kept
 		}
-		ruled.Queues = append(ruled.Queues, q)
+		plan.Queues = append(plan.Queues, q)
 	}
-	return ruled
+	return plan
 }
 
 // split divides a table into what stays an argument and what becomes a policy, under the name that key

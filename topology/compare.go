@@ -32,13 +32,13 @@ func (c *comparison) add(d Difference) { c.found = append(c.found, d) }
 const (
 	hintDeclare  = "declare it"
 	hintAsk      = "another application declares it: have it created, or correct the name"
-	hintMigrate  = "use it unchanged (ExistingQueue), or migrate it; until then, declaring it fails"
-	hintRecreate = "use it unchanged (ExistingExchange), or change the plan to what exists; until then, declaring it fails"
+	hintMigrate  = "use it unchanged as an existing queue, or migrate it; until then, declaring it fails"
+	hintRecreate = "use it unchanged as an existing exchange, or change the plan to what exists; until then, declaring it fails"
 	hintPolicy   = "change the policy or its pattern: it applies at once, and the object itself stays unchanged"
 	hintBoth     = "a policy sets it: remove the argument from the plan, or migrate the queue; until then, declaring it fails"
 	hintUnbind   = "remove the binding unless it is needed: it brings messages that the plan does not have"
 	hintDelete   = "it was empty when it was checked: delete it if no other service uses this delay"
-	hintPartial  = "AMQP alone shows neither bindings nor policies: set the address of the management API (Config.Management or --management)"
+	hintPartial  = "AMQP alone shows neither bindings nor policies: set the address of the management API"
 )
 
 func (c *comparison) policies() {
@@ -117,7 +117,7 @@ func (c *comparison) exchanges() {
 		}
 		rule := c.rules.policyFor(x.Name, "", forExchange)
 		if _, declared := x.Args[alternateExchange]; !declared && !slices.Contains(c.unsettled, rule.Name) {
-			c.ruled(x.Object(), alternateExchange, rule.Definition[alternateExchange], have.PolicyArgs[alternateExchange], have.Policy)
+			c.byPolicy(x.Object(), alternateExchange, rule.Definition[alternateExchange], have.PolicyArgs[alternateExchange], have.Policy)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func (c *comparison) exchanges() {
 // alternateExchange is the one argument of an exchange that can be a policy, by the same name.
 const alternateExchange = "alternate-exchange"
 
-func (c *comparison) ruled(name Object, key string, want, have any, policy string) {
+func (c *comparison) byPolicy(name Object, key string, want, have any, policy string) {
 	if !same(want, have) {
 		c.add(Difference{Kind: Overridden, Object: name, Argument: key, Want: want, Have: have, Policy: policy, Do: ChangePolicy, Hint: hintPolicy})
 	}
@@ -169,7 +169,7 @@ func (c *comparison) queue(q Queue, have LiveQueue) {
 		}
 		d := Difference{Kind: Differs, Object: o.name, Argument: name, Want: q.Args[name], Have: have.Args[name], Do: Migrate, Hint: hintMigrate}
 		if key, ok := policyKey(kind, name); ok && have.Args[name] == nil && have.PolicyArgs[key] != nil {
-			d.Policy, d.Hint = have.ruler(c.live, key), hintBoth
+			d.Policy, d.Hint = have.policyOf(c.live, key), hintBoth
 		}
 		c.add(d)
 	}
@@ -179,13 +179,13 @@ func (c *comparison) queue(q Queue, have LiveQueue) {
 	}
 	for _, key := range names(rule.Definition, have.PolicyArgs) {
 		if canBePolicy(kind, key) {
-			c.ruled(o.name, key, effective(kind, q.Args, rule.Definition, key), effective(kind, q.Args, have.PolicyArgs, key), have.ruler(c.live, key))
+			c.byPolicy(o.name, key, effective(kind, q.Args, rule.Definition, key), effective(kind, q.Args, have.PolicyArgs, key), have.policyOf(c.live, key))
 		}
 	}
 }
 
-// ruler is the policy that sets a key.
-func (q LiveQueue) ruler(l Live, key string) string {
+// policyOf is the policy that sets a key.
+func (q LiveQueue) policyOf(l Live, key string) string {
 	for _, p := range l.Policies {
 		if p.Name == q.Policy && same(p.Definition[key], q.PolicyArgs[key]) {
 			return p.Name

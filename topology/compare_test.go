@@ -31,7 +31,7 @@ func exists(p Plan) Live {
 			l.Queues = append(l.Queues, LiveQueue{Queue: Queue{Name: q.Name, Args: q.Args}, Type: typeOf(q.Args), Durable: true})
 		}
 	}
-	l.Bindings = p.Lasting().Bindings
+	l.Bindings = p.WithoutTemporary().Bindings
 	l.Policies = p.Policies
 	l.ApplyPolicies()
 	return l
@@ -158,7 +158,7 @@ func TestDiffIsReadable(t *testing.T) {
 	live.Bindings = append(live.Bindings[1:], Binding{Source: "x", Destination: "q", Key: "old", Args: Args{"x-match": "all", "n": 1}})
 	diff := Compare(plan, live, steps)
 	want := `missing: binding of exchange "x" to queue "q" with key "new"; declare it
-differs: queue "q": x-message-ttl is 6000, planned is 5000; use it unchanged (ExistingQueue), or migrate it; until then, declaring it fails
+differs: queue "q": x-message-ttl is 6000, planned is 5000; use it unchanged as an existing queue, or migrate it; until then, declaring it fails
 unexpected: binding of exchange "x" to queue "q" with key "old" and n = 1, x-match = "all"; remove the binding unless it is needed: it brings messages that the plan does not have
 `
 	if got := diff.String(); got != want {

@@ -12,7 +12,7 @@ import (
 // already stay unchanged. Temporary queues are left out, and so are objects of other applications, which
 // must exist before the bindings are imported. A name that is not UTF-8 is an error.
 func (p Plan) Definitions(vhost string) ([]byte, error) {
-	p = p.Lasting()
+	p = p.WithoutTemporary()
 	policies, exchanges, queues, bindings := []any{}, []any{}, []any{}, []any{}
 	for _, rule := range p.Policies {
 		policies = append(policies, map[string]any{"vhost": vhost, "name": rule.Name, "pattern": rule.Pattern, "apply-to": rule.ApplyTo,

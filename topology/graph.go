@@ -55,11 +55,12 @@ type place struct {
 // graphing builds a graph.
 type graphing struct {
 	graph
-	at map[place]int
+	at   map[place]int
+	show func(string) string // a name or a key as the picture has it
 }
 
-func (p Plan) graph() graph {
-	g := &graphing{at: make(map[place]int)}
+func (p Plan) graph(show func(string) string) graph {
+	g := &graphing{at: make(map[place]int), show: show}
 	rules := Live{Policies: p.Policies}
 	for _, x := range p.Exchanges {
 		rules.Exchanges = append(rules.Exchanges, LiveExchange{Exchange: x})
@@ -73,7 +74,7 @@ func (p Plan) graph() graph {
 	}
 	rules.ApplyPolicies()
 	for _, b := range p.Bindings {
-		g.connect(g.node(place{true, b.Source}), g.node(place{b.ToExchange, b.Destination}), boundWay, bindingLabel(b))
+		g.connect(g.node(place{true, b.Source}), g.node(place{b.ToExchange, b.Destination}), boundWay, g.bindingLabel(b))
 	}
 	for _, x := range rules.Exchanges {
 		if alternate, _ := x.Effective(alternateExchange); alternate != nil {
@@ -101,7 +102,7 @@ func (g *graphing) node(p place) int {
 		if p.exchange {
 			shape = exchangeShape
 		}
-		g.nodes = append(g.nodes, node{shape: shape, name: p.name, external: true})
+		g.nodes = append(g.nodes, node{shape: shape, name: g.show(p.name), external: true})
 	}
 	return n
 }
@@ -135,7 +136,7 @@ func (g *graphing) deadLetters(from int, q LiveQueue) {
 		return
 	}
 	if fixed {
-		label = strings.TrimSpace(label + " key " + fmt.Sprint(key))
+		label = strings.TrimSpace(label + " key " + g.show(fmt.Sprint(key)))
 	}
 	g.connect(from, g.node(place{true, fmt.Sprint(exchange)}), deadWay, label)
 }
@@ -180,17 +181,17 @@ func limit(v any) string {
 	return shown(v)
 }
 
-func bindingLabel(b Binding) string {
+func (g *graphing) bindingLabel(b Binding) string {
 	if len(b.Args) == 0 {
-		return b.Key
+		return g.show(b.Key)
 	}
 	var parts []string
 	if b.Key != "" {
-		parts = append(parts, b.Key)
+		parts = append(parts, g.show(b.Key))
 	}
 	for _, name := range names(b.Args) {
 		if name != "x-match" {
-			parts = append(parts, name+"="+strings.Trim(shown(b.Args[name]), `"`))
+			parts = append(parts, g.show(name)+"="+g.show(strings.Trim(shown(b.Args[name]), `"`)))
 		}
 	}
 	return strings.Join(parts, " ")

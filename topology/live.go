@@ -24,7 +24,7 @@ type LiveExchange struct {
 	Exchange
 	Durable bool
 	Policy  string // that applies to it, if any
-	// Ruled is what its policy sets, by the names of policies, as in alternate-exchange.
+	// PolicyArgs is what its policy sets, by the names of policies, as in alternate-exchange.
 	PolicyArgs Args
 }
 
@@ -35,7 +35,7 @@ type LiveQueue struct {
 	Durable        bool
 	Policy         string // that applies to it, if any
 	OperatorPolicy string // that applies to it, if any
-	// Ruled is what its policies set, by the names of policies, as in message-ttl.
+	// PolicyArgs is what its policies set, by the names of policies, as in message-ttl.
 	PolicyArgs Args
 	Ready      int
 	Unacked    int

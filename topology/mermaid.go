@@ -8,7 +8,7 @@ import (
 // Mermaid returns a picture of the plan as a Mermaid flowchart: exchanges are rounded, queues are boxes,
 // dead letters dashed and red, alternate exchanges dotted.
 func (p Plan) Mermaid() string {
-	g := p.graph()
+	g := p.graph(unchanged)
 	var s strings.Builder
 	s.WriteString("flowchart LR\n")
 	var foreign []string

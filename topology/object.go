@@ -9,7 +9,9 @@ import (
 type Object struct {
 	Kind string `json:"kind"` // one of those below
 	Name string `json:"name"` // of a binding: its destination
-	// The rest is of bindings.
+
+	// Only of bindings:
+
 	ToExchange bool   `json:"to_exchange,omitempty"`
 	Source     string `json:"source,omitempty"`
 	Key        string `json:"key,omitempty"`

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // wellFormed reads a picture as XML and returns the text in it.
@@ -66,6 +67,27 @@ func FuzzPicture(f *testing.F) {
 		wellFormed(t, plan.SVG())
 		checkMermaid(t, plan.Mermaid())
 	})
+}
+
+// Text in a picture is escaped as encoding/xml does it.
+func TestEscaped(t *testing.T) {
+	t.Parallel()
+	texts := []string{"a\xffb", `"]]>--></svg><script>'&amp;'</script>`, "\r\n\t"}
+	var block []rune
+	for r := range rune(unicode.MaxRune + 2) {
+		if block = append(block, r); len(block) == 256 || r > unicode.MaxRune {
+			texts, block = append(texts, string(block)), nil
+		}
+	}
+	for _, text := range texts {
+		var want strings.Builder
+		if err := xml.EscapeText(&want, []byte(printable(text))); err != nil {
+			t.Fatal(err)
+		}
+		if got := escaped(text); got != want.String() {
+			t.Errorf("%q: got %s, want %s", text, got, &want)
+		}
+	}
 }
 
 func TestPictureShowsTheWays(t *testing.T) {

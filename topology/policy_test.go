@@ -26,7 +26,7 @@ func TestPolicyThatApplies(t *testing.T) {
 	for _, c := range []struct {
 		queue            LiveQueue
 		policy, operator string
-		ruled            Args
+		policyArgs       Args
 	}{
 		{queue("other", "classic", "stale"), "low", "", Args{"expires": 1, "alternate-exchange": "low"}},
 		{queue("orders", "classic", "low"), "orders", "cap", Args{"max-length": 4, "message-ttl": 5}},
@@ -42,8 +42,8 @@ func TestPolicyThatApplies(t *testing.T) {
 		l := live
 		l.Queues = []LiveQueue{c.queue}
 		l.ApplyPolicies()
-		if q := l.Queues[0]; q.Policy != c.policy || q.OperatorPolicy != c.operator || !q.PolicyArgs.Equal(c.ruled) {
-			t.Errorf("%s: got %q, %q, %v, want %q, %q, %v", q.Name, q.Policy, q.OperatorPolicy, q.PolicyArgs, c.policy, c.operator, c.ruled)
+		if q := l.Queues[0]; q.Policy != c.policy || q.OperatorPolicy != c.operator || !q.PolicyArgs.Equal(c.policyArgs) {
+			t.Errorf("%s: got %q, %q, %v, want %q, %q, %v", q.Name, q.Policy, q.OperatorPolicy, q.PolicyArgs, c.policy, c.operator, c.policyArgs)
 		}
 	}
 	live.Exchanges = []LiveExchange{{Exchange: Exchange{Name: "orders"}}}

@@ -2,7 +2,6 @@ package topology
 
 import (
 	"bytes"
-	"encoding/xml"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,8 +9,14 @@ import (
 
 // SVG returns a picture of the plan: exchanges are rounded, queues are boxes, dead letters dashed and red,
 // alternate exchanges dotted. It needs no other files and follows the reader's choice of light or dark.
-func (p Plan) SVG() []byte {
-	d := &drawing{graph: p.graph()}
+func (p Plan) SVG() []byte { return p.SVGWith(unchanged) }
+
+func unchanged(text string) string { return text }
+
+// SVGWith is SVG with other texts: show returns what the picture has for a name, a routing key or an argument of a binding. Objects with the same text are
+// still drawn apart.
+func (p Plan) SVGWith(show func(string) string) []byte {
+	d := &drawing{graph: p.graph(show)}
 	for _, n := range d.graph.nodes {
 		d.sizes = append(d.sizes, n.size())
 	}
@@ -130,7 +135,7 @@ func (d *drawing) node(n node, at point, s size) {
 		class += " existing"
 	}
 	x, y := at.x-s.w/2, at.y-s.h/2
-	d.put(`<g><title>%s</title>`, escaped(printable(strings.Join(append([]string{n.name}, n.notes...), ", "))))
+	d.put(`<g><title>%s</title>`, escaped(strings.Join(append([]string{n.name}, n.notes...), ", ")))
 	if n.shape == groupShape { // a second sheet behind it
 		d.put(`<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="%d"/>`, class, x+4, y-4, s.w, s.h, corner)
 	}
@@ -199,7 +204,7 @@ func (d *drawing) label(a arc, p polygon) {
 	}
 	w := signs(text)*smallSign + 6
 	d.put(`<g><title>%s</title><rect class="page" x="%d" y="%d" width="%d" height="14"/><text class="%s" x="%d" y="%d">%s</text></g>`,
-		escaped(printable(strings.Join(a.labels, ", "))), at.x-w/2, at.y-7, w, class, at.x, at.y+3, escaped(text))
+		escaped(strings.Join(a.labels, ", ")), at.x-w/2, at.y-7, w, class, at.x, at.y+3, escaped(text))
 }
 
 func (d *drawing) legend(y int) {
@@ -215,9 +220,8 @@ func (d *drawing) legend(y int) {
 	}
 }
 
-// escaped is text for XML.
-func escaped(s string) string {
-	var out strings.Builder
-	_ = xml.EscapeText(&out, []byte(s)) // a strings.Builder never fails
-	return out.String()
-}
+// escaped is text for XML, which has no form for most characters that cannot be printed. Package encoding/xml would be much to compile for
+// this one function.
+func escaped(s string) string { return xmlMarks.Replace(printable(s)) }
+
+var xmlMarks = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")

@@ -104,8 +104,8 @@ func (p *Plan) Merge(q Plan) error {
 	return nil
 }
 
-// Lasting returns the plan without temporary queues.
-func (p Plan) Lasting() Plan {
+// WithoutTemporary returns the plan without temporary queues.
+func (p Plan) WithoutTemporary() Plan {
 	temporary := make(map[string]bool)
 	for _, q := range p.Queues {
 		temporary[q.Name] = q.Temporary()

@@ -23,6 +23,7 @@ const (
 	FirstFailed   = "rehop-first-failed"    // Unix milliseconds of the first failure
 	Due           = "rehop-due"             // Unix milliseconds before which it must not be retried
 	Host          = "rehop-host"            // where the last handler ran
+	Version       = "rehop-version"         // of the program of that handler
 	Queue         = "rehop-queue"           // the queue that it was consumed from, and returns to
 	Exchange      = "rehop-exchange"        // where it was published to
 	Key           = "rehop-key"             // and with which routing key
@@ -75,6 +76,8 @@ const (
 	OrderPrint   = "rehop-order-print"   // a hash of the message that a trial is of
 	OrderOwned   = "rehop-order-owned"   // how many partitions the process has that waits for one
 	OrderHeld    = "rehop-order-held"    // the queue to which a replay goes, because the key waits for it there
+	OrderShow    = "rehop-order-show"    // of an OrderList: the id of the message that is wanted in full; of the answer: it is that message
+	OrderRelates = "rehop-order-relates" // of such an answer: the correlation id of the message
 )
 
 // The values of OrderKind that operators' tools write.
@@ -112,7 +115,8 @@ func IsOrderNote(kind string) bool {
 	return false
 }
 
-// HeldList is an answer to OrderList: the first messages that wait, and how many there are.
+// HeldList is an answer to OrderList: the first messages that wait, and how many there are. If one message is wanted in full, the
+// answer is that message, with OrderShow among its headers. If there is none, it is a list of what is known of it.
 type HeldList struct {
 	Total    int    `json:"total"`
 	Messages []Held `json:"messages"`
@@ -169,6 +173,7 @@ type Failure struct {
 	FirstFailed   time.Time
 	Due           time.Time
 	Host          string
+	Version       string
 	Queue         string
 	Exchange      string
 	Key           string
@@ -207,7 +212,7 @@ func Read(headers map[string]any, exchange, key string) Failure {
 	f := Failure{
 		Attempt: Count(headers[Attempt]), Error: Text(headers[Error]), Kind: Text(headers[Kind]), Stack: Text(headers[Stack]),
 		FailedAt: moment(headers[FailedAt]), FirstFailed: moment(headers[FirstFailed]), Due: moment(headers[Due]),
-		Host: Text(headers[Host]), Queue: Text(headers[Queue]), Exchange: exchange, Key: key,
+		Host: Text(headers[Host]), Version: Text(headers[Version]), Queue: Text(headers[Queue]), Exchange: exchange, Key: key,
 		Expiration: Text(headers[Expiration]), Returns: Count(headers[Returns]), Replays: Count(headers[Replays]),
 		ReplayRun: Text(headers[ReplayRun]), Transient: headers[Transient] == true, Dropped: Text(headers[Dropped]),
 		InFailedQueue: headers[InFailedQueue] == true,
@@ -239,7 +244,7 @@ func (f Failure) Elsewhere() Failure {
 // ByOthers is the record of a message that last failed in a program without rehop. The reason is
 // unknown: rehop's record is of an earlier failure.
 func (f Failure) ByOthers() Failure {
-	f.Kind, f.Error, f.Stack, f.Host, f.FailedAt, f.Due = KindError, "", "", "", time.Time{}, time.Time{}
+	f.Kind, f.Error, f.Stack, f.Host, f.Version, f.FailedAt, f.Due = KindError, "", "", "", "", time.Time{}, time.Time{}
 	return f
 }
 
@@ -346,6 +351,7 @@ func (f Failure) Write(headers map[string]any) {
 	put(Kind, f.Kind)
 	put(Stack, f.Stack)
 	put(Host, f.Host)
+	put(Version, f.Version)
 	put(Expiration, f.Expiration)
 	put(ReplayRun, f.ReplayRun)
 	put(Dropped, f.Dropped)

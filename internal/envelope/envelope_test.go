@@ -14,7 +14,7 @@ import (
 
 func full() envelope.Failure {
 	return envelope.Failure{
-		Attempt: 3, Error: "it broke", Kind: envelope.KindPanic, Stack: "main.go:1", Host: "host",
+		Attempt: 3, Error: "it broke", Kind: envelope.KindPanic, Stack: "main.go:1", Host: "host", Version: "v1.2",
 		FailedAt: time.UnixMilli(1700000003123), FirstFailed: time.UnixMilli(1700000000456), Due: time.UnixMilli(1700000013123),
 		Queue: "q", Exchange: "x", Key: "k", Expiration: "1000", Returns: 2, Replays: 1, ReplayRun: "run", Transient: true, Dropped: "big", CC: []any{"a", "b"},
 	}

@@ -41,8 +41,9 @@ func Unmarshal(text []byte) (map[string]any, error) {
 	return Typed(plain)
 }
 
-// maxDepth is how deep tables may be nested. One that contains itself has no end.
-const maxDepth = 32
+// maxDepth is how deep tables may be nested: deeper than amqp091-go reads, so that every message that was read can be written. One that contains itself
+// has no end.
+const maxDepth = 40
 
 func check(v any, depth int) error {
 	if depth > maxDepth {

@@ -83,7 +83,7 @@ func TestMarshalRefuses(t *testing.T) {
 		{struct{}{}, `header "h": AMQP has no type for a struct {}`},
 		{uint64(math.MaxUint64), "larger than AMQP can carry"},
 		{map[string]any{"a": []any{make(chan int)}}, `"a": AMQP has no type for a chan int`},
-		{endless, "nested more than 32 deep"},
+		{endless, "nested more than 40 deep"},
 	} {
 		if _, err := Marshal(map[string]any{"h": c.value}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got error %v, want one with %q", err, c.want)

@@ -201,7 +201,7 @@ func TestEnvelopeBodyIsNeverTooLarge(t *testing.T) {
 }
 
 // A body of very many members costs a look, and no memory.
-func TestEnvelopeLooksWithoutKeeping(t *testing.T) {
+func TestEnvelopeReadsWithoutKeeping(t *testing.T) {
 	body := append(append([]byte(`{"retry_count":1`), bytes.Repeat([]byte(`,"a":{"b":[1]}`), 100_000)...), '}')
 	got := testing.AllocsPerRun(3, func() {
 		if n := of(layout.Envelope{}).Failures(layouts.Message{Queue: "q", Body: body}); n != 1 {

@@ -92,6 +92,20 @@ func HeldQueue(queue string) string { return suffixed(queue, heldSuffix) }
 // IsHeldQueue reports whether name may be that of a held queue.
 func IsHeldQueue(name string) bool { return strings.HasSuffix(name, heldSuffix) }
 
+// Served returns the queue whose failed messages, or waiting ones, are in a queue if that has one of rehop's names for such queues. Either may not exist,
+// and of a name that was too long the queue is not known.
+func Served(name string) (queue string, ok bool) {
+	for _, suffix := range []string{failedSuffix, landingSuffix, heldSuffix, homeSuffix} {
+		if queue, ok = strings.CutSuffix(name, suffix); ok && queue != "" {
+			return queue, true
+		}
+	}
+	return "", false
+}
+
+// IsOwn reports whether name is that of an exchange or a queue that all subscriptions share. Users do not choose such names.
+func IsOwn(name string) bool { return strings.HasPrefix(name, "rehop.") }
+
 func suffixed(queue, suffix string) string { return fitted(maxName, queue+suffix, queue, suffix) }
 
 // laterQueue is the queue through which delayed messages reach an exchange.

@@ -32,17 +32,34 @@ func CountsInDeaths(l layout.Layout) bool {
 	return false
 }
 
+// CountsInRejections reports whether a layout shares its count of failures with other programs by
+// rejecting messages, which the broker counts. A classic queue of RabbitMQ 4.3 marks such a message as
+// redelivered when it returns. rehop then publishes it again, and the broker counts from one.
+func CountsInRejections(l layout.Layout) bool {
+	s, ok := l.(layout.Sneakers)
+	return ok && s.Reject
+}
+
 // WithoutDeaths is the advice for operators how to change from a layout that counts in deaths to one
-// that works with RabbitMQ 4.
-func WithoutDeaths(l layout.Layout) string {
+// that works with RabbitMQ 4. rejects is false if the broker does not keep a count of rejected messages.
+func WithoutDeaths(l layout.Layout, rejects bool) string {
+	if _, ok := l.(layout.Sneakers); ok && rejects {
+		return "set reject: true in the layout of the flow (Sneakers.Reject), so that the broker counts (from RabbitMQ 4.3 on only with a quorum queue); or " + toNative(l)
+	}
+	return toNative(l)
+}
+
+// WithoutRejections is the advice for operators how to change from a layout that counts in rejections to
+// one that works with classic queues on RabbitMQ 4.3.
+func WithoutRejections(l layout.Layout) string {
+	return toNative(l) + "; or make it a quorum queue in all programs and in rehop at the same time"
+}
+
+func toNative(l layout.Layout) string {
 	settings := "layout: native, existing-exchange: true" // otherwise rehop would declare the exchange differently
 	if _, own := l.(layout.Tiers); own {
 		settings = "layout: native"
 	}
-	native := "let rehop consume the queue in all programs, then take the layout out of their flows (" + settings + ") and run rehop topology migrate for the queue; " +
+	return "let rehop consume the queue in all programs, then take the layout out of their flows (" + settings + ") and run rehop topology migrate for the queue; " +
 		"its failed messages stay where they are: replay them with --layout " + Name(l)
-	if _, ok := l.(layout.Sneakers); ok {
-		return "set reject: true in the layout of the flow (Sneakers.Reject), so that the broker counts (from RabbitMQ 4.3 on only until rehop publishes the message again); or " + native
-	}
-	return native
 }

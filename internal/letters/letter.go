@@ -43,6 +43,7 @@ type Record struct {
 	Error       string
 	Stack       string
 	Host        string
+	Version     string
 	FailedAt    time.Time
 	FirstFailed time.Time
 }
@@ -82,7 +83,7 @@ const (
 // plausible is a record without what cannot be true.
 func (r Record) plausible() Record {
 	r.ID = visible(r.ID)
-	r.Queue, r.Host = visible(r.Queue), visible(r.Host)
+	r.Queue, r.Host, r.Version = visible(r.Queue), visible(r.Host), visible(r.Version)
 	if visible(r.Exchange) != r.Exchange || len(r.Key) > maxName {
 		r.Exchange, r.Key, r.Published = "", "", false
 	}

@@ -9,5 +9,5 @@ func readOwn(l Letter) (Letter, Record, bool) {
 		return l, Record{}, false
 	}
 	return l, Record{By: Rehop, Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Attempts: f.Attempt, Kind: f.Kind, Error: f.Error,
-		Stack: f.Stack, Host: f.Host, FailedAt: f.FailedAt, FirstFailed: f.FirstFailed}, true
+		Stack: f.Stack, Host: f.Host, Version: f.Version, FailedAt: f.FailedAt, FirstFailed: f.FirstFailed}, true
 }

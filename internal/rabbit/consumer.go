@@ -20,8 +20,10 @@ type ConsumeOptions struct {
 	Tag       string // "": the broker makes one
 	Exclusive bool
 	Args      map[string]any
-	// Plan is declared before every session.
+	// Plan is declared before the session.
 	Plan topology.Plan
+	// First is the queue of the plan that is declared before everything else, so that nothing is declared if the broker refuses it.
+	First string
 	// Timeout is the consumer timeout to ask for, which quorum queues have from RabbitMQ 4.3 on. 0: none.
 	Timeout time.Duration
 	// QuorumPriorities: the queue is a quorum queue and must have priorities.
@@ -100,8 +102,9 @@ func (l *Link) OpenSession(ctx context.Context, o ConsumeOptions, prefetch int) 
 	return s, err
 }
 
-// openGrace is how long the broker may take to answer after the context of a session that is being opened has ended.
-const openGrace = 2 * time.Second
+// openGrace is how long the broker may take to answer after the context of a session that is being opened has ended. If it takes longer, a message that it
+// then sends to the session is taken back, and counts as delivered without an answer.
+const openGrace = 10 * time.Second
 
 const timeoutArgument = "x-consumer-timeout"
 
@@ -118,6 +121,14 @@ func (s *Conn) openSession(ctx context.Context, o ConsumeOptions, prefetch int) 
 }
 
 func (s *Conn) consume(ch *amqp.Channel, o ConsumeOptions, prefetch int) (*Session, error) {
+	for _, q := range o.Plan.Queues {
+		if q.Name != o.First {
+			continue
+		}
+		if err := declareQueue(ch, q); err != nil {
+			return nil, err
+		}
+	}
 	if err := declare(ch, o.Plan); err != nil {
 		return nil, err
 	}
@@ -169,11 +180,11 @@ func (s *Session) watch(closed <-chan *amqp.Error, canceled <-chan string) {
 		case <-s.closing:
 			s.ledger.flush()
 			s.ledger.stop() // first, for the same reason
-			s.rest(closed)
+			awaitRest(s.ledger, closed)
 			s.closeChannel()
 			return
 		case <-s.ledger.drained:
-			s.rest(closed)
+			awaitRest(s.ledger, closed)
 			// Closing is a round trip: when it returns, the broker has all that was sent before.
 			s.closeChannel()
 			s.ledger.stop()
@@ -182,9 +193,9 @@ func (s *Session) watch(closed <-chan *amqp.Error, canceled <-chan string) {
 	}
 }
 
-// rest keeps the channel open until the broker has seen to a burst of acks.
-func (s *Session) rest(closed <-chan *amqp.Error) {
-	wait := s.ledger.rest()
+// awaitRest waits until the queue has a burst of acks, or the session is over.
+func awaitRest[T any](l *ledger, over <-chan T) {
+	wait := l.rest()
 	if wait <= 0 {
 		return
 	}
@@ -192,7 +203,7 @@ func (s *Session) rest(closed <-chan *amqp.Error) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-closed:
+	case <-over:
 	}
 }
 
@@ -216,6 +227,18 @@ func (s *Session) Next() (Delivery, bool) {
 	s.reach()
 	d, ok := <-s.deliveries
 	return s.take(d, ok)
+}
+
+// Arrived is Next that does not wait. False: no other delivery has arrived yet, or there will be no more.
+func (s *Session) Arrived() (Delivery, bool) {
+	s.reach()
+	select {
+	case d, ok := <-s.deliveries:
+		return s.take(d, ok)
+	default:
+		s.leave(false)
+		return Delivery{}, false
+	}
 }
 
 // NextBefore is Next that also returns when one of two channels yields first. more is false if this
@@ -272,14 +295,15 @@ func (s *Session) Alone(quit <-chan struct{}, other func(Delivery)) bool {
 // Flush sends every ack, requeue and reject so far.
 func (s *Session) Flush() { s.ledger.flush() }
 
-// Sync waits until the broker has every ack, requeue and reject so far, or the session has ended.
+// Sync waits until the queue has every ack, requeue and reject so far, or the session has ended.
 func (s *Session) Sync() {
 	s.ledger.flush()
 	s.roundTrip()
 }
 
-// roundTrip reports whether the broker has all that was sent before.
+// roundTrip reports whether the queue has all that was sent before.
 func (s *Session) roundTrip() bool {
+	awaitRest(s.ledger, s.ended)
 	return s.call(func() error { return s.ch.Qos(1, 0, false) }) == nil
 }
 

@@ -33,15 +33,8 @@ func declare(ch *amqp.Channel, plan topology.Plan) error {
 		}
 	}
 	for _, q := range plan.Queues {
-		var err error
-		if q.Passive {
-			_, err = ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
-		} else {
-			durable := !q.Exclusive
-			_, err = ch.QueueDeclare(q.Name, durable, q.AutoDelete, q.Exclusive, false, ToTable(q.Args))
-		}
-		if err != nil {
-			return declareError("queue", q.Name, err)
+		if err := declareQueue(ch, q); err != nil {
+			return err
 		}
 	}
 	for _, b := range plan.Bindings {
@@ -54,6 +47,19 @@ func declare(ch *amqp.Channel, plan topology.Plan) error {
 		if err != nil {
 			return declareError("binding from "+b.Source+" to", b.Destination, err)
 		}
+	}
+	return nil
+}
+
+func declareQueue(ch *amqp.Channel, q topology.Queue) (err error) {
+	if q.Passive {
+		_, err = ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
+	} else {
+		durable := !q.Exclusive
+		_, err = ch.QueueDeclare(q.Name, durable, q.AutoDelete, q.Exclusive, false, ToTable(q.Args))
+	}
+	if err != nil {
+		return declareError("queue", q.Name, err)
 	}
 	return nil
 }

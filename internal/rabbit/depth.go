@@ -25,7 +25,7 @@ const (
 )
 
 // Inspect asks for a queue's depth, and asks again if the answer is 0 and so late that it may not be the
-// leader's. A missing queue is a *DeclareError with code 404.
+// leader's. A missing queue is a *DeclareError that is Missing.
 func (l *Link) Inspect(ctx context.Context, queue string) (d Depth, err error) {
 	return l.inspect(ctx, queue, false)
 }
@@ -46,7 +46,7 @@ func (l *Link) inspect(ctx context.Context, queue string, closely bool) (Depth, 
 }
 
 func (s *Conn) inspect(ctx context.Context, queue string, closely bool) (Depth, error) {
-	found := false
+	found := 0
 	for range inspections {
 		var d Depth
 		var late bool
@@ -58,24 +58,22 @@ func (s *Conn) inspect(ctx context.Context, queue string, closely bool) (Depth, 
 			return Depth{}, s.ended(err) // the call may still run in the background
 		}
 		if d != (Depth{}) {
-			return d, nil
+			// The queue may not have requeued the message that was got yet.
+			return Depth{Messages: max(d.Messages, found), Consumers: d.Consumers}, nil
 		}
-		if closely && !found {
-			if found, err = s.hasMessage(ctx, queue); err != nil {
+		if closely && found == 0 {
+			if found, err = s.countByGet(ctx, queue); err != nil {
 				return Depth{}, err
 			}
 		}
-		if !late && !found {
+		if !late && found == 0 {
 			return Depth{}, nil
 		}
 		if err = Pause(ctx, pollInterval); err != nil {
 			return Depth{}, err
 		}
 	}
-	if found {
-		return Depth{Messages: 1}, nil // at least
-	}
-	return Depth{}, nil
+	return Depth{Messages: found}, nil
 }
 
 // inspectTimed asks for a queue's depth. late: the answer took longer than others do, by more than a leader needs.
@@ -91,23 +89,23 @@ func inspectTimed(ch *amqp.Channel, queue string) (d Depth, late bool, err error
 	return d, took-time.Since(began) >= slowAnswer, err
 }
 
-// hasMessage reports whether a message can be got from a queue. It is requeued at once. If the broker
-// allows no basic.get on the queue, it returns false.
-func (s *Conn) hasMessage(ctx context.Context, queue string) (bool, error) {
-	found := false
+// countByGet is how many messages a queue has, by the answer to basic.get. The message that it gets is requeued at once. If the
+// broker allows no basic.get on the queue, it returns 0.
+func (s *Conn) countByGet(ctx context.Context, queue string) (int, error) {
+	found := 0
 	err := s.briefly(ctx, func(ch *amqp.Channel) error {
 		d, ok, err := ch.Get(queue, false)
 		if err != nil || !ok {
 			return err
 		}
-		found = true
+		found = 1 + int(d.MessageCount)
 		return d.Nack(false, true)
 	})
 	if e, is := errors.AsType[*amqp.Error](err); is && (e.Code == amqp.AccessRefused || e.Code == amqp.ResourceLocked || e.Code == amqp.NotAllowed) {
-		return false, nil // it is exclusive, or has a single active consumer
+		return 0, nil // it is exclusive, or has a single active consumer
 	}
 	if err != nil {
-		return false, s.ended(fmt.Errorf("find out whether queue %q is empty: %w", queue, declareError("queue", queue, err)))
+		return 0, s.ended(fmt.Errorf("find out whether queue %q is empty: %w", queue, declareError("queue", queue, err)))
 	}
 	return found, nil
 }

@@ -9,16 +9,17 @@ import (
 )
 
 // emptied is a broker that reports no messages for a queue that has three, as RabbitMQ does while its leader does not answer: each time after a
-// pause, until it has been asked for its depth so often. Getting a message waits for the leader.
+// pause, until it has been asked for its depth so often. Getting a message waits for the leader, which does not requeue it in time for the next answer.
 func emptied(lies int, pause time.Duration, asked *int) *fakeBroker {
 	const (
 		queue, declare, declareOK = 50, 10, 11
 		basic, get, getOK         = 60, 70, 71
 	)
+	ready := uint32(3)
 	return &fakeBroker{method: func(p *fakePeer, channel, class, method uint16, _ []byte) bool {
 		switch {
 		case class == queue && method == declare:
-			messages := uint32(3)
+			messages := ready
 			if *asked++; *asked <= lies {
 				messages = 0
 				time.Sleep(pause)
@@ -26,7 +27,8 @@ func emptied(lies int, pause time.Duration, asked *int) *fakeBroker {
 			p.send(channel, queue, declareOK, shortstr("q"), binary.BigEndian.AppendUint32(nil, messages), make([]byte, 4))
 			return true
 		case class == basic && method == get:
-			p.send(channel, basic, getOK, binary.BigEndian.AppendUint64(nil, 1), []byte{0}, shortstr(""), shortstr("q"), make([]byte, 4))
+			ready = 2
+			p.send(channel, basic, getOK, binary.BigEndian.AppendUint64(nil, 1), []byte{0}, shortstr(""), shortstr("q"), binary.BigEndian.AppendUint32(nil, ready))
 			p.content(channel, "m", "body")
 			return true
 		}
@@ -45,8 +47,8 @@ func TestFalseDepth(t *testing.T) {
 		"late answers":                          {lies: 3, pause: 250 * time.Millisecond, want: 3},
 		"late answers, a closer look":           {lies: 3, pause: 250 * time.Millisecond, closely: true, want: 3},
 		"quick answers, a closer look":          {lies: 3, closely: true, want: 3},
-		"only quick answers, a closer look":     {lies: 1000, closely: true, want: 1},
-		"only late answers, a closer look":      {lies: 1000, pause: 250 * time.Millisecond, closely: true, want: 1},
+		"only quick answers, a closer look":     {lies: 1000, closely: true, want: 3},
+		"only late answers, a closer look":      {lies: 1000, pause: 250 * time.Millisecond, closely: true, want: 3},
 		"only late answers, and no closer look": {lies: 1000, pause: 250 * time.Millisecond, want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ var (
 type NoExchangeError struct{ Exchange string }
 
 func (e *NoExchangeError) Error() string {
-	return fmt.Sprintf("there is no exchange %q; declare it first, for example with Config.Exchanges (exchanges in rehop.yaml)", e.Exchange)
+	return fmt.Sprintf("there is no exchange %q; declare it first, for example with the exchanges of the client (exchanges in rehop.yaml)", e.Exchange)
 }
 
 // DeclareError is an object of a topology that the broker did not accept, and why.
@@ -63,6 +63,12 @@ func (e *DeclareError) Error() string {
 		s += e.Reason
 	}
 	return fmt.Sprintf("%s (%d); %s", s, e.Code, e.Hint)
+}
+
+// Missing reports whether the object does not exist. RabbitMQ also answers with code 404 if a queue exists and cannot be used: its node is down, its
+// process has crashed, or it does not answer in time.
+func (e *DeclareError) Missing() bool {
+	return e.Code == amqp.NotFound && strings.HasPrefix(e.Reason, "NOT_FOUND - no "+e.Object+" '")
 }
 
 // Differs reports whether the broker refused an object because it has it with other arguments.
@@ -106,7 +112,10 @@ func declareError(object, name string, err error) error {
 		}
 		d.Hint = differsHint(d)
 	case amqp.NotFound:
-		d.Hint = "create it first, or correct the name"
+		// A binding's queue or exchange can be missing, too.
+		if d.Hint = "create it first, or correct the name"; !strings.HasPrefix(e.Reason, "NOT_FOUND - no ") {
+			d.Hint = "it exists and cannot be used now: start the node that the broker names, or see its log"
+		}
 	case amqp.AccessRefused:
 		d.Hint = "grant the user configure, write and read permission for it"
 	case amqp.ResourceLocked:

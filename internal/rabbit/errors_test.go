@@ -40,7 +40,7 @@ func TestInequivalentArg(t *testing.T) {
 }
 
 func TestDeclareError(t *testing.T) {
-	for code, hint := range map[int]string{403: "permission", 404: "create it", 405: "exclusively", 406: "setting", 540: "log"} {
+	for code, hint := range map[int]string{403: "permission", 404: "cannot be used now", 405: "exclusively", 406: "setting", 540: "log"} {
 		err := fmt.Errorf("wrapped: %w", declareError("queue", "q", &amqp.Error{Code: code, Reason: "because", Server: true, Recover: true}))
 		if !Permanent(err) || !strings.Contains(err.Error(), hint) || !strings.Contains(err.Error(), "because") || !strings.Contains(err.Error(), fmt.Sprint(code)) {
 			t.Errorf("%d: got %q, permanent %v; want the code, the reason and %q", code, err, Permanent(err), hint)
@@ -52,6 +52,32 @@ func TestDeclareError(t *testing.T) {
 	}
 	if err := declareError("queue", "q", nil); err != nil {
 		t.Errorf("no error: got %v, want nil", err)
+	}
+}
+
+// Only one of RabbitMQ's texts with code 404 means that a queue does not exist.
+func TestMissing(t *testing.T) {
+	for text, want := range map[string]bool{
+		"NOT_FOUND - no queue 'q' in vhost '/'":                                                         true,
+		"NOT_FOUND - home node 'rabbit@b' of durable queue 'q' in vhost '/' is down or inaccessible":    false,
+		"NOT_FOUND - home node 'rabbit@b' of durable queue 'no queue 'q' in vhost '/' is down":          false,
+		"NOT_FOUND - queue 'q' in vhost '/' process is stopped by supervisor":                           false,
+		"NOT_FOUND - queue 'q' in vhost '/' has crashed and failed to restart":                          false,
+		"NOT_FOUND - failed to perform operation on queue 'q' in vhost '/' due to timeout":              false,
+		"NOT_FOUND - no exchange 'q' in vhost '/'":                                                      false,
+		"PRECONDITION_FAILED - inequivalent arg 'durable' for queue 'NOT_FOUND - no queue 'q' in vhost": false,
+	} {
+		code := 404
+		if strings.HasPrefix(text, "PRECONDITION") {
+			code = 406
+		}
+		d, ok := errors.AsType[*DeclareError](declareError("queue", "q", &amqp.Error{Code: code, Reason: text, Server: true, Recover: true}))
+		if !ok || d.Missing() != want || strings.Contains(d.Hint, "create it first") != want {
+			t.Errorf("%s: got %v, missing %v, want %v", text, d, ok && d.Missing(), want)
+		}
+	}
+	if d := (&DeclareError{Object: "exchange", Code: 404, Reason: "NOT_FOUND - no exchange 'x' in vhost '/'"}); !d.Missing() {
+		t.Error("an exchange that does not exist: got false, want true")
 	}
 }
 

@@ -25,11 +25,17 @@ type gate struct {
 	open         bool
 	reason       error // why it is not open: wraps ErrBlocked, ErrDisconnected or ErrClosed
 	closed       bool
+	reachable    bool // the broker is connected, and not blocked
 	used         int
 	usedBytes    int
 	waiting      list.List // of *waiter
 	waitingBytes int
 	idle         chan struct{} // not nil while a caller waits for the window to be empty
+
+	// ended ends when the gate is closed and the broker is blocked or cannot be reached, then or later: what has entered and was not sent is not sent any
+	// more.
+	ended context.Context
+	end   context.CancelFunc
 }
 
 type waiter struct {
@@ -38,7 +44,9 @@ type waiter struct {
 }
 
 func newGate(limits Limits) *gate {
-	return &gate{limits: limits, reason: ErrDisconnected}
+	g := &gate{limits: limits, reason: ErrDisconnected}
+	g.ended, g.end = context.WithCancel(context.Background())
+	return g
 }
 
 // errNoPlace: entering would mean to wait.
@@ -179,7 +187,8 @@ func (g *gate) admit() {
 func (g *gate) set(open bool, reason error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.open, g.reason = open, reason
+	g.open, g.reason, g.reachable = open && !g.closed, reason, open
+	g.endIfUseless()
 	g.admit()
 }
 
@@ -193,4 +202,11 @@ func (g *gate) close() {
 		e.Value.(*waiter).ready <- ErrClosed
 	}
 	g.waitingBytes = 0
+	g.endIfUseless()
+}
+
+func (g *gate) endIfUseless() {
+	if g.closed && !g.reachable {
+		g.end()
+	}
 }

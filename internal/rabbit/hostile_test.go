@@ -310,7 +310,7 @@ func TestNoReconnectStorm(t *testing.T) {
 }
 
 // Refusals in a row make publishing slower to where they come from, and success makes it fast again.
-func TestStormPauses(t *testing.T) {
+func TestRefusalsPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := true
 		b := &fakeBroker{publish: func(p *fakePeer, channel uint16, tag uint64, _, body []byte) {

@@ -63,6 +63,7 @@ type ledger struct {
 func newLedger(ch *amqp.Channel, prefetch int, o ConsumeOptions) *ledger {
 	l := &ledger{
 		ch: ch, settled: o.Settled, first: 1, batch: max(1, prefetch/4), slack: max(1, prefetch*3/4),
+		pace:    pace{free: prefetch > 0 && prefetch <= unheld},
 		drained: make(chan struct{}), alone: make(chan struct{}), wake: make(chan struct{}, 1), end: make(chan struct{}), done: make(chan struct{}),
 	}
 	l.timer = time.AfterFunc(time.Hour, l.expire)

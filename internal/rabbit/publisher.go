@@ -65,7 +65,7 @@ func (p *Publisher) SetState(s State, err error) {
 	}
 }
 
-// Close refuses new messages. Unconfirmed ones end when the link closes.
+// Close refuses new messages, and those that wait for a connection. Unconfirmed ones end when the link closes.
 func (p *Publisher) Close() {
 	p.started.close()
 	p.gate.close()
@@ -343,6 +343,8 @@ func (p *Publisher) current(ctx context.Context) (*pubSession, error) {
 			if o.err != nil {
 				return nil, o.err
 			}
+		case <-p.gate.ended.Done():
+			return nil, ErrClosed
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %w", ErrDisconnected, ctx.Err())
 		}
@@ -452,11 +454,16 @@ func (p *Publisher) ensureExchange(ctx context.Context, s *pubSession, exchange 
 }
 
 func (p *Publisher) findExchange(ctx context.Context, exchange string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.gate.ended, cancel)()
 	err := p.link.briefly(ctx, func(ch *amqp.Channel) error {
 		return ch.ExchangeDeclarePassive(exchange, "topic", true, false, false, false, nil)
 	})
 	e, is := errors.AsType[*amqp.Error](err)
 	switch {
+	case err != nil && p.gate.ended.Err() != nil:
+		return ErrClosed
 	case err == nil, errors.Is(err, ErrDisconnected), errors.Is(err, ErrBlocked), errors.Is(err, ErrClosed):
 		return err
 	case is && (e.Code == amqp.NotFound || e.Server && e.Code == amqp.InternalError && !isASCII(exchange)): // see declareError

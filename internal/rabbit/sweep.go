@@ -109,7 +109,7 @@ type SweepOptions struct {
 	Fragile bool // a message that is returned may be dropped, so it is taken only if necessary
 }
 
-// OpenSweep opens a sweep of a queue, and returns how many messages are ready in it. A missing queue is a *DeclareError with code 404.
+// OpenSweep opens a sweep of a queue, and returns how many messages are ready in it. A missing queue is a *DeclareError that is Missing.
 func (c *Conn) OpenSweep(ctx context.Context, queue string, o SweepOptions) (*Sweep, int, error) {
 	s := &Sweep{conn: c, queue: queue, passing: o.Passing, fragile: o.Fragile, waits: onTheirWay, nacks: c.release().nacksKeepOrder(), cap: o.Ahead, room: o.Room, size: firstWindow, asking: make(turn, 1)}
 	var depth Depth
@@ -343,9 +343,12 @@ func TakeOne(counted map[Fingerprint]int, print Fingerprint) bool {
 	return true
 }
 
-// Remove removes messages of a batch from the queue, by their tags in ascending order. That makes room for
-// others. If these might be more than are wanted, the consumer is canceled first: otherwise some returned
-// messages would be taken, and end up behind the others.
+// Remove removes messages of a batch from the queue, by their tags in ascending order. When it returns, the
+// queue has the acks: if this process then dies, none of the messages is delivered again. An error means that
+// some may be.
+//
+// That makes room for others. If these might be more than are wanted, the consumer is canceled first:
+// otherwise some returned messages would be taken, and end up behind the others.
 func (s *Sweep) Remove(ctx context.Context, b Batch, tags []uint64) error {
 	w := b.window
 	if len(tags) == 0 {
@@ -357,19 +360,40 @@ func (s *Sweep) Remove(ctx context.Context, b Batch, tags []uint64) error {
 			ending = s.cancel(ctx, w)
 		}
 	}
-	return cmp.Or(ending, s.fault(w, w.remove(tags))) // in any case they are new if they come again
+	if ending == nil && w.hasManyCommits() {
+		ending = s.prove(ctx, w)
+	}
+	err := s.fault(w, w.remove(tags)) // in any case they are new if they come again
+	if err == nil {
+		err = s.commit(ctx, w)
+	}
+	return cmp.Or(ending, err)
 }
 
-// Sync waits until the broker has every removal from a batch: if this process then dies, none of the
-// messages is delivered again.
-func (s *Sweep) Sync(ctx context.Context, b Batch) error {
-	ch := b.window.ch
-	// It concerns consumers to come, of which this channel has none.
-	err := s.call(ctx, b.window.turn, func() error { return ch.Qos(1, 0, false) })
-	if err == nil && b.window.hasLapsed() {
+// commit has the broker remove what was acked.
+func (s *Sweep) commit(ctx context.Context, w *window) error {
+	err := s.call(ctx, w.turn, w.ch.TxCommit)
+	if err == nil && w.hasLapsed() {
 		err = ErrHeldTooLong
 	}
-	return s.fault(b.window, err)
+	return s.fault(w, err)
+}
+
+// prove waits until the queue has the acks of a window's commits.
+func (s *Sweep) prove(ctx context.Context, w *window) error {
+	if !w.canceled {
+		if err := s.call(ctx, w.turn, w.complete); err != nil || !w.hasManyCommits() {
+			return err
+		}
+		return s.cancel(ctx, w)
+	}
+	// Without a consumer nothing can show it. Windows of up to maxWindow messages have few enough commits left
+	// when theirs is canceled, unless the batches are small.
+	err := Pause(ctx, w.commits.rest())
+	if err == nil {
+		w.commits.clear()
+	}
+	return err
 }
 
 // Rewind returns everything to the queue. Take does not return again what it has returned.
@@ -493,7 +517,11 @@ func (s *Sweep) cancel(ctx context.Context, w *window) error {
 		return nil
 	}
 	w.canceled = true
-	return s.fault(w, s.call(ctx, w.turn, func() error { return w.ch.Cancel(w.tag, false) }))
+	err := s.call(ctx, w.turn, func() error { return w.ch.Cancel(w.tag, false) })
+	if err == nil {
+		w.commits.clear()
+	}
+	return s.fault(w, err)
 }
 
 // stop ends the consumer of the current window, when what is on its way has come.
@@ -507,7 +535,10 @@ func (s *Sweep) stop(ctx context.Context) error {
 		return err
 	}
 	w.canceled = true
-	return s.fault(w, s.call(ctx, w.turn, func() error { return w.cancel(d.Messages > 0) }))
+	if err = s.call(ctx, w.turn, func() error { return w.cancel(d.Messages > 0) }); err == nil {
+		w.commits.clear()
+	}
+	return s.fault(w, err)
 }
 
 // giveBack returns the messages of all windows to the queue, in order.
@@ -546,7 +577,7 @@ func (s *Sweep) release(ctx context.Context, w *window, counted bool) {
 			if !canceled {
 				_ = w.cancel(true)
 			}
-			_ = w.ch.Nack(0, true, true) // all that has come
+			_ = w.giveBack()
 		}
 		return w.close()
 	})

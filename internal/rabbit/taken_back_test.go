@@ -228,9 +228,6 @@ func TestTakenBackFromOpenChannel(t *testing.T) {
 		time.Sleep(holdTimeout + time.Second)
 		err := s.Remove(t.Context(), first, []uint64{first.Messages[0].DeliveryTag})
 		close(conn.may)
-		if err == nil {
-			err = s.Sync(t.Context(), first)
-		}
 		if !errors.Is(err, ErrHeldTooLong) {
 			t.Errorf("got %v, want %v", err, ErrHeldTooLong)
 		}

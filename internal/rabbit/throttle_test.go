@@ -22,7 +22,7 @@ func (s *throttle) refuse(d destination, times int) {
 	}
 }
 
-func TestStorms(t *testing.T) {
+func TestThrottle(t *testing.T) {
 	fan, key, other := destination{"fan", ""}, destination{"fan", "k"}, destination{"other", "k"}
 	t.Run("only where it is refused", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestStorms(t *testing.T) {
 }
 
 // In a batch, messages to a full queue hold up none that go elsewhere.
-func TestStormInBatch(t *testing.T) {
+func TestThrottleInBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBroker{publish: func(p *fakePeer, channel uint16, tag uint64, _, body []byte) {
 			if string(body) == "full" {

@@ -23,7 +23,8 @@ type window struct {
 	canceled bool // it has no consumer any more
 	closed   bool
 	held     []held // taken and not removed, by ascending tags
-	cause    error  // why the channel has closed; nil: it is not known yet
+	commits  commits
+	cause    error // why the channel has closed; nil: it is not known yet
 
 	more    chan struct{} // something has come
 	ended   chan struct{} // closed: nothing more will
@@ -34,7 +35,6 @@ type window struct {
 	lapsed bool // by that, it has taken messages back
 	unread []Message
 	bytes  int // of those
-	pace   pace
 	received
 }
 
@@ -66,6 +66,9 @@ func newWindow(prefetch, room int) *window {
 }
 
 func (w *window) open(ch *amqp.Channel, queue string) error {
+	if err := ch.Tx(); err != nil {
+		return err
+	}
 	if err := ch.Qos(w.prefetch, 0, false); err != nil {
 		return err
 	}
@@ -238,9 +241,10 @@ func (w *window) spilled() bool {
 }
 
 // remove acks messages: together, as far as nothing is held before them. They are not held any more, even
-// if it fails.
+// if it fails. The broker removes them when that is committed.
 func (w *window) remove(tags []uint64) error {
 	w.mu.Lock()
+	before := w.removed
 	w.removed += len(tags)
 	w.mu.Unlock()
 	together := 0
@@ -251,9 +255,7 @@ func (w *window) remove(tags []uint64) error {
 	if w.hasLapsed() { // acks would seem to succeed
 		return ErrHeldTooLong
 	}
-	w.mu.Lock()
-	w.pace.sent(len(tags) - together + min(together, 1))
-	w.mu.Unlock()
+	w.commits.sent(before)
 	if together > 0 {
 		if err := w.ch.Ack(tags[together-1], true); err != nil {
 			return err
@@ -265,6 +267,13 @@ func (w *window) remove(tags []uint64) error {
 		}
 	}
 	return nil
+}
+
+// hasManyCommits reports whether the broker might keep back the acks of another commit.
+func (w *window) hasManyCommits() bool {
+	r, _ := w.state()
+	w.commits.applied(r.got - w.prefetch)
+	return w.commits.areMany()
 }
 
 // without leaves out some, all by ascending tags.
@@ -339,22 +348,20 @@ func (w *window) isComplete() bool {
 	return r.got-r.removed >= w.prefetch
 }
 
-// rest is how long the channel must stay open so that the broker does not forget acks.
-func (w *window) rest() time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.pace.rest()
+// giveBack returns all that has come, and was not removed.
+func (w *window) giveBack() error {
+	if err := w.ch.Nack(0, true, true); err != nil {
+		return err
+	}
+	return w.ch.TxCommit()
 }
 
-// close closes the channel. When it returns, the broker has all that was sent before, and nothing of the window runs.
+// close closes the channel. When it returns, the broker has all that was committed before, and nothing of the window runs.
 func (w *window) close() error {
 	if w.closed {
 		return nil
 	}
 	w.closed = true
-	if wait := w.rest(); wait > 0 && !w.ch.IsClosed() {
-		time.Sleep(wait)
-	}
 	err := w.ch.Close()
 	<-w.ended
 	return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rehop/rehop/dialect"
 )
@@ -28,6 +29,16 @@ func (s SQL) Steady() string {
 	return "SELECT txid_snapshot_xmin(txid_current_snapshot()), (EXTRACT(EPOCH FROM pg_postmaster_start_time()) * 1000000)::bigint, " +
 		"set_config('enable_seqscan', 'off', true) || set_config('enable_bitmapscan', 'off', true) || set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('jit', 'off', true) || " +
 		"set_config('idle_in_transaction_session_timeout', '5s', true) || " + synced
+}
+
+// SteadyFor is Steady for a transaction whose statements fail if they have to wait longer than this for
+// a lock of another transaction: see IsLocked. An empty statement: the database cannot limit that for
+// one transaction.
+func (s SQL) SteadyFor(lockWait time.Duration) string {
+	if s.Dialect != dialect.Postgres {
+		return ""
+	}
+	return s.Steady() + fmt.Sprintf(" || set_config('lock_timeout', '%d', true)", max(1, lockWait.Milliseconds()))
 }
 
 // Barrier writes something that is durable only if everything committed and visible before is. It locks

@@ -29,7 +29,7 @@ CREATE TABLE {outbox_lease} (
 ) WITH (fillfactor = 50);
 INSERT INTO {outbox_lease} (shard, owner, term, expires) SELECT n, '', 0, 0 FROM generate_series(0, 15) AS n;
 
--- The relays that live, and whether they want to be told of new messages.
+-- The relays that live, and whether they want to be notified of new messages.
 CREATE TABLE {outbox_relay} (
     owner     TEXT PRIMARY KEY,
     expires   BIGINT NOT NULL,

@@ -31,7 +31,7 @@ INSERT INTO {outbox_lease} (shard, owner, term, expires) VALUES
     (0, '', 0, 0), (1, '', 0, 0), (2, '', 0, 0), (3, '', 0, 0), (4, '', 0, 0), (5, '', 0, 0), (6, '', 0, 0), (7, '', 0, 0),
     (8, '', 0, 0), (9, '', 0, 0), (10, '', 0, 0), (11, '', 0, 0), (12, '', 0, 0), (13, '', 0, 0), (14, '', 0, 0), (15, '', 0, 0);
 
--- The relays that live, and whether they want to be told of new messages.
+-- The relays that live, and whether they want to be notified of new messages.
 CREATE TABLE {outbox_relay} (
     owner     TEXT PRIMARY KEY,
     expires   INTEGER NOT NULL,

@@ -15,6 +15,7 @@ func Audit(events []Event, rules Rules) Report {
 	for _, e := range events {
 		a.collect(e)
 	}
+	a.outages = outages(events)
 	for _, e := range events { // what needs to know all: a retry may be recorded before its failure
 		a.checkRun(e)
 		a.checkFound(e)
@@ -68,6 +69,7 @@ type auditor struct {
 	report   Report
 	messages map[string]*message
 	copies   map[place]*course
+	outages  []outage
 }
 
 func (a *auditor) message(id string) *message {
@@ -212,6 +214,7 @@ func (a *auditor) checkRun(e Event) {
 	}
 	if c.runs[n] == 1 { // a redelivery has waited for other things
 		r.LatestRetry = max(r.LatestRetry, int((waited - c.delay[n-1]).Milliseconds()))
+		a.checkLate(e, c)
 	}
 }
 

@@ -43,7 +43,7 @@ func sampleRules() Rules {
 		Prefetch: map[string]int{"one": 4, "two": 4, "doomed": 4},
 		Windows:  map[string]int{"pub": 8},
 		Witness:  Sees(Lost),
-		Confirms: 5, Recovery: 30 * time.Second,
+		Confirms: 5, Recovery: 30 * time.Second, Late: time.Minute,
 	}
 }
 
@@ -188,6 +188,9 @@ func TestAuditCatches(t *testing.T) {
 		{"a retry too early by more than the tolerance", BreachEarly, func(b *book) {
 			b.change(Start, "one", later, 2, func(e *Event) { e.At = (55 + 700 - 11) * ms })
 		}},
+		{"a retry long after its time", BreachLate, func(b *book) {
+			b.change(Start, "one", later, 2, func(e *Event) { e.At = (55 + 700 + 60_001) * ms })
+		}},
 		{"one attempt too many", BreachAttempts, func(b *book) { b.run(2000, "one", always, 4, 0, Failed) }},
 		{"parked before its last attempt", BreachAttempts, func(b *book) {
 			b.change(Found, "one", always, 3, func(e *Event) { e.Number = 2 })
@@ -281,6 +284,18 @@ func TestAuditAllows(t *testing.T) {
 		}},
 		{"a retry early by less than the tolerance", func(b *book) {
 			b.change(Start, "one", later, 2, func(e *Event) { e.At = (55 + 700 - 9) * ms })
+		}},
+		{"a retry long after its time, with a fault since that took that long", func(b *book) {
+			b.change(FaultEnds, "", "", 0, func(e *Event) { e.At += 100_000 * ms })
+			for i := range b.events { // what came after it comes later by that, with the retry that began before the fault
+				if e := &b.events[i]; e.At >= 700*ms && e.At < 9000*ms {
+					e.At += 100_000 * ms
+				}
+			}
+		}},
+		{"a retry long after its time, from a queue that was helped", func(b *book) {
+			b.change(Start, "one", later, 2, func(e *Event) { e.At = (55 + 700 + 60_001) * ms })
+			b.add(5000, Event{Kind: Cured, Queue: "waiting"})
 		}},
 		{"handlers that were canceled and ran again", func(b *book) {
 			for i := range int64(5) {

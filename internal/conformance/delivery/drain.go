@@ -16,8 +16,8 @@ const (
 	missingTimeout = 4 * time.Minute
 	// quiet is how long nothing must happen until the queues count as settled; longer than any delay.
 	quiet = 1500 * time.Millisecond
-	// look is the pause between looks at what no event announces.
-	look = 100 * time.Millisecond
+	// pollEvery is the pause between looks at what no event announces.
+	pollEvery = 100 * time.Millisecond
 )
 
 // Drain stops publishing, waits until everything confirmed has been handled or is in a failed
@@ -44,7 +44,7 @@ func (w *Workload) Drain(ctx context.Context) error {
 // handled in each of its queues or been parked. It gives up when nothing has moved for long.
 func (w *Workload) settled(ctx context.Context) error {
 	open := newLedger(w.Script.Queues, w.Script.routed)
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	seen, moved, asked := 0, time.Now(), false
 	for {
@@ -164,7 +164,7 @@ func (w *Workload) rest(ctx context.Context) error {
 		return fmt.Errorf("look at queues: %w", err)
 	}
 	defer conn.Close()
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	began := time.Now()
 	for {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"sync"
@@ -19,13 +18,13 @@ import (
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/broker/brokertest"
 	"github.com/rehop/rehop/internal/conformance/delivery"
+	"github.com/rehop/rehop/internal/conformance/seeds"
 	"github.com/rehop/rehop/internal/layouts"
 )
 
 // TestEmbedded runs the workload on the embedded broker, in virtual time, under each of its faults.
 func TestEmbedded(t *testing.T) {
-	seed := rand.Uint64() >> 32
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	total := delivery.Report{Seed: seed}
 	for name, fault := range map[string]func(*trial) delivery.Rules{
 		"Drop": dropConnections, "Block": block, "Refuse": refusePublishes, "Hold": holdConfirms, "Restart": restart, "Delete": deleteQueues,
@@ -130,7 +129,7 @@ const recovery = 30 * time.Second
 func (x *trial) rules(faults int, witnesses ...delivery.Kind) delivery.Rules {
 	r := x.Work.Rules()
 	r.Faults, r.Witness = faults, delivery.Sees(witnesses...)
-	r.Recovery = recovery
+	r.Recovery, r.Late = recovery, recovery
 	return r
 }
 

@@ -16,6 +16,7 @@ type Kind string
 // The kinds of events, by who writes them.
 const (
 	// Publisher: one Attempt before each call of Publish, and then exactly one of the others.
+
 	Attempt      Kind = "attempt"
 	Confirmed    Kind = "confirmed"    // Publish returned nil
 	Unroutable   Kind = "unroutable"   // ErrUnroutable
@@ -25,6 +26,7 @@ const (
 	Unclassified Kind = "unclassified" // an error that is none of those that Publish promises
 
 	// Consumer: Start when a handler begins, and Handled, Failed or Canceled when it returns.
+
 	Start    Kind = "start"
 	Handled  Kind = "handled"
 	Failed   Kind = "failed"
@@ -33,6 +35,7 @@ const (
 	Parked Kind = "parked"
 
 	// Connections, from a client's hooks. Lost: one was lost. Blocked: the broker takes no messages.
+
 	Lost      Kind = "lost"
 	Blocked   Kind = "blocked"
 	Connected Kind = "connected"
@@ -47,6 +50,9 @@ const (
 	FaultEnds   Kind = "fault-ends"
 	// Witnessed: who injects faults has seen by other means that one has struck.
 	Witnessed Kind = "witnessed"
+
+	// Cured: a queue that stood still was helped, as an operator would.
+	Cured Kind = "cured"
 
 	// Found: a message that was in a queue when all had settled. Drained: the waiting for that
 	// succeeded; a history without it is of a run that never settled.

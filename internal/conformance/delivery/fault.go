@@ -68,29 +68,31 @@ func (a *auditor) checkWitness(events []Event, fault Event) {
 
 // checkRecovery looks for the first message that is published, confirmed and handled after a fault.
 func (a *auditor) checkRecovery(events []Event, end Event) {
-	var confirmed, worked int64
+	confirmed, worked := recovered(events)
+	if confirmed == 0 || worked == 0 {
+		a.report.inconclusive("nothing was confirmed and handled after the fault %q and before the next", end.Fault)
+		return
+	}
+	if took := time.Duration(max(confirmed, worked) - end.At); a.rules.Recovery > 0 && took > a.rules.Recovery {
+		a.report.breach(BreachRecovery, "work continued %v after the fault %q, want at most %v", took, end.Fault, a.rules.Recovery)
+	}
+}
+
+// recovered is when the first message was confirmed and when the first was handled after the end of a fault, which is the first event, and
+// before the next fault; 0 is never.
+func recovered(events []Event) (confirmed, worked int64) {
 	for _, e := range events[1:] {
 		switch {
 		case e.Kind == Confirmed && confirmed == 0:
 			confirmed = e.At
 		case e.Kind == Handled && worked == 0:
 			worked = e.At
-		case e.Kind == FaultBegins:
-			// The next fault came before anything could be seen.
-			if confirmed == 0 || worked == 0 {
-				a.report.inconclusive("nothing was confirmed and handled between the fault %q and the next", end.Fault)
-			}
-			return
+		case e.Kind == FaultBegins: // the next fault came before anything could be seen
+			return confirmed, worked
 		}
 		if confirmed != 0 && worked != 0 {
 			break
 		}
 	}
-	if confirmed == 0 || worked == 0 {
-		a.report.inconclusive("nothing was confirmed and handled after the fault %q", end.Fault)
-		return
-	}
-	if took := time.Duration(max(confirmed, worked) - end.At); a.rules.Recovery > 0 && took > a.rules.Recovery {
-		a.report.breach(BreachRecovery, "work continued %v after the fault %q, want at most %v", took, end.Fault, a.rules.Recovery)
-	}
+	return confirmed, worked
 }

@@ -1,7 +1,6 @@
 package delivery_test
 
 import (
-	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -9,13 +8,13 @@ import (
 
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/internal/conformance/delivery"
+	"github.com/rehop/rehop/internal/conformance/seeds"
 )
 
 // TestEmbeddedLayouts runs the workload in every layout on the embedded broker, in virtual time, under faults
 // of several kinds.
 func TestEmbeddedLayouts(t *testing.T) {
-	seed := rand.Uint64() >> 32
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	eachLayout(t, seed, func(x *trial) {
 		x.Work.Rate, x.Work.Window, x.Work.Concurrency, x.Work.Prefetch = 100, 8, 8, 12
 		x.Finish(manyFaults(x))
@@ -102,8 +101,7 @@ func (x *trial) refuseMoves(began int) {
 // begins them anew. That is no fault and explains nothing: no attempt is used, and nothing is done twice.
 func TestEmbeddedLayoutsStop(t *testing.T) {
 	const times = 3
-	seed := rand.Uint64() >> 32
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	eachLayout(t, seed, func(x *trial) {
 		x.Work.Rate, x.Work.Window, x.Work.Concurrency, x.Work.Prefetch, x.Work.Work = 100, 8, 4, 12, 30*time.Millisecond
 		x.Start()

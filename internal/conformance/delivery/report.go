@@ -21,6 +21,7 @@ const (
 	BreachNotFailed  Breach = "not-failed"  // I3: it always fails, and is not in the failed queue
 	BreachDuplicates Breach = "duplicates"  // I5: more than the faults explain
 	BreachEarly      Breach = "early"       // I6: retried before its time
+	BreachLate       Breach = "late"        // I6: retried long after its time, and after the fault that may explain that
 	BreachAttempts   Breach = "attempts"    // I6: more attempts than allowed, or fewer before it failed
 	BreachOutcome    Breach = "outcome"     // I7: the publisher got a wrong result
 	BreachRecovery   Breach = "recovery"    // I11: too long until work continued

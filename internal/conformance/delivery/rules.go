@@ -41,6 +41,10 @@ type Rules struct {
 	// Recovery is how soon after the end of a fault messages must be confirmed and handled again, where time is
 	// virtual. Default: no bound. Real time depends on the machine, and a trial waits for the duration Soon.
 	Recovery time.Duration
+	// Late is by how much a retry may come after its time, or after work continued where a fault was in between. It is to catch messages that
+	// are held back, and not slow machines. Default: as long as a trial waits for what is missing; RabbitMQ itself may hold back a message for
+	// three minutes.
+	Late time.Duration
 	// NoRetries: no message needs to wait for a retry when a fault begins. Default: one at least must,
 	// or the run shows nothing about retries.
 	NoRetries bool
@@ -57,6 +61,9 @@ const earlyTolerance = 10 * time.Millisecond
 func (r Rules) withDefaults() Rules {
 	if r.Faults == 0 {
 		r.Faults = 1
+	}
+	if r.Late == 0 {
+		r.Late = missingTimeout
 	}
 	if r.Confirms == 0 {
 		r.Confirms = enough

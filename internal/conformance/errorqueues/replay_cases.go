@@ -142,7 +142,7 @@ func toItself(b *Bench) {
 	b.publish("", "dead", amqp091.Publishing{MessageId: "o-7", Headers: amqp091.Table{"NServiceBus.FailedQ": "dead"}})
 	b.wantDepth("dead", 1)
 	_, err := q.Replay(b.context(), "dead", admin.Options{})
-	b.wantErr(err, "same queue")
+	b.wantErr(err, "return to where they are")
 	if p, err := q.Replay(b.context(), "", admin.Options{}); !errors.Is(err, admin.ErrNoDestination) || p.Kept != 1 {
 		b.t.Errorf("a record that names the error queue: got %+v, %v, want it kept with ErrNoDestination", p, err)
 	}

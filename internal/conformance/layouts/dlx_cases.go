@@ -402,8 +402,8 @@ func wantCrashLoopEnds(b *Bench, desk *Desk) {
 	// A lost connection can double a message that was being sent round, and another copy can reach the failed queue meanwhile.
 	var rest []admin.Message
 	b.Eventually(soon, "nothing is left of it but what has failed", func() bool {
-		n := p.look("dlq").Messages
-		if n == 0 || p.look(orderSummary).Messages > 0 {
+		n := p.inspect("dlq").Messages
+		if n == 0 || p.inspect(orderSummary).Messages > 0 {
 			return false
 		}
 		var err error
@@ -456,7 +456,7 @@ func dlxCrashOfProcesses(b *Bench) {
 	})
 	p := b.Program()
 	p.Send("order", "order.updated", amqp091.Publishing{DeliveryMode: amqp091.Persistent, MessageId: "id of 1"})
-	for p.look("dlq").Messages == 0 && len(desk.seen) < endlessRuns {
+	for p.inspect("dlq").Messages == 0 && len(desk.seen) < endlessRuns {
 		runs := len(desk.seen)
 		mu.Lock()
 		process = b.Client()
@@ -465,7 +465,7 @@ func dlxCrashOfProcesses(b *Bench) {
 		s.CrashLimit = crashLimit
 		process.Subscribe(s)
 		b.Eventually(soon, "the process dies, or the message has failed", func() bool {
-			return len(desk.seen) > runs || p.look("dlq").Messages > 0
+			return len(desk.seen) > runs || p.inspect("dlq").Messages > 0
 		})
 		b.Must(process.Close(b.Context()))
 		p.WantConsumers(orderSummary, 0)
@@ -493,11 +493,11 @@ func dlxSeedCrashLoop(b *Bench) {
 
 // All queues share the dead-letter queue. A replay of one takes its own messages, whoever dead-lettered them, to that queue alone.
 func dlxReplayOwn(b *Bench) {
-	fleet, client, mended := dlxFleet{b.Program(), day}, b.Client(), make(chan struct{})
+	fleet, client, repaired := dlxFleet{b.Program(), day}, b.Client(), make(chan struct{})
 	fleet.declare()
 	desk := b.Desk(func(*rehop.Delivery) error {
 		select {
-		case <-mended:
+		case <-repaired:
 			return nil
 		default:
 			return rehop.Permanent(errFailed)
@@ -514,7 +514,7 @@ func dlxReplayOwn(b *Bench) {
 	a := b.Admin(layout.DLX{})
 	failed := a.WantFailed(orderNotification, 1)[0]
 	equal(b, "queue, exchange and key of what the seed dead-lettered", failed.Queue+" "+failed.Exchange+" "+failed.Key, orderNotification+" order order.created")
-	close(mended)
+	close(repaired)
 	a.Replay(orderSummary, 1)
 	desk.NextAttempt(1)
 	fleet.WantDepth("dlq", 1)

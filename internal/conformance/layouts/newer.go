@@ -2,16 +2,20 @@ package layouts
 
 import "strings"
 
-// Why cases are different from RabbitMQ 4 on. That a fleet's own count stands still there is the seed's flaw: rehop counts on in its own
-// header, so what rehop handles reaches the failed queue anyway.
+// Why cases fail from RabbitMQ 4 on. That a fleet's own count stands still there is the seed's flaw: rehop counts on in its own header, so
+// what rehop handles reaches the failed queue anyway. The file newer_cases.go has what happens there instead.
 const (
 	deathsUnread = "RabbitMQ 4 does not read an x-death that a client sends, so neither side sees how often the other has failed a message"
 	seedLoops    = "RabbitMQ 4 does not read an x-death that a client sends, so the seed's own worker retries forever"
-	marked       = "RabbitMQ 4.3 marks a rejected message as redelivered wherever it comes next, so rehop publishes it anew, and the broker's count begins again"
+	marked       = "a classic queue of RabbitMQ 4.3 marks a rejected message as redelivered, so rehop publishes it anew, and the broker's count begins again"
 	nackIsFree   = "RabbitMQ 4.3 does not count what a consumer gives back, so a quorum queue's delivery limit is never met"
 )
 
-// Exceptions are the cases that cannot be on a release of RabbitMQ as they are on 3.10, by name, with the reason.
+// unsure are exceptions that are not run: time does not pass in a bubble in which a message goes round without a pause, and what is rejected
+// is not marked if a consumer waits for it. What happens instead is a case of its own for these, too.
+var unsure = map[string]bool{"envelope/DeliveryLimit": true, "sneakers/SeedCountsOnAfterRejects": true}
+
+// Exceptions are the cases that fail on a release of RabbitMQ, unlike on 3.10, by name, with the reason.
 func Exceptions(release string) map[string]string {
 	if strings.HasPrefix(release, "3.") {
 		return nil
@@ -22,10 +26,8 @@ func Exceptions(release string) map[string]string {
 		"pubsub/RetryAfterHidesTheCountOnce": deathsUnread,
 		"pubsub/SeedCountsOn":                seedLoops,
 		"pubsub/SeedRetriesFourTimes":        seedLoops,
-		"pubsub/CopiesAreNotReplayed":        seedLoops,
 		"pubsub/ByQueueRehopCountsOn":        deathsUnread,
 		"pubsub/ByQueueFleetCountsOn":        seedLoops,
-		"pubsub/ByQueueStraysAreAcked":       seedLoops,
 		"tiers/RehopCountsOn":                deathsUnread,
 		"tiers/SeedCountsOn":                 deathsUnread,
 		"sneakers/SeedCountsOn":              deathsUnread,
@@ -33,7 +35,6 @@ func Exceptions(release string) map[string]string {
 	if release >= "4.3" {
 		except["envelope/DeliveryLimit"] = nackIsFree
 		except["sneakers/SeedCountsOnAfterRejects"] = marked
-		except["sneakers/NamesOfOnesOwn"] = marked
 	}
 	return except
 }

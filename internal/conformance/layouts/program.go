@@ -115,7 +115,7 @@ func (p *Program) WantDepth(queue string, want int) {
 		}
 	}()
 	p.b.Eventually(soon, fmt.Sprintf("%d messages are ready in %q", want, queue), func() bool {
-		got = p.look(queue).Messages
+		got = p.inspect(queue).Messages
 		return got == want
 	})
 }
@@ -131,7 +131,7 @@ func (p *Program) WantEmpty(queues ...string) {
 // WantConsumers waits until a queue has n consumers.
 func (p *Program) WantConsumers(queue string, want int) {
 	p.b.t.Helper()
-	p.b.Eventually(soon, fmt.Sprintf("%q has %d consumers", queue, want), func() bool { return p.look(queue).Consumers == want })
+	p.b.Eventually(soon, fmt.Sprintf("%q has %d consumers", queue, want), func() bool { return p.inspect(queue).Consumers == want })
 }
 
 // Delete deletes a queue, as somebody does by mistake.
@@ -169,7 +169,7 @@ func (p *Program) Has(queue string) bool {
 	}) == 0
 }
 
-func (p *Program) look(queue string) amqp091.Queue {
+func (p *Program) inspect(queue string) amqp091.Queue {
 	p.b.t.Helper()
 	q, err := p.QueueDeclarePassive(queue, true, false, false, false, nil)
 	if err != nil {
@@ -226,10 +226,9 @@ func (p *Program) Consume(queue string, times int, handle Handle) *Consumer {
 
 func (p *Program) consume(queue string, times int, autoAck bool, handle Handle) *Consumer {
 	p.b.t.Helper()
-	const tag = "seed"
 	c := &Consumer{b: p.b, ch: p.channel(), seen: make(chan amqp091.Delivery, 10_000), ended: make(chan struct{})}
 	p.b.Must(c.ch.Qos(1, 0, false))
-	deliveries, err := c.ch.Consume(queue, tag, autoAck, false, false, false, nil)
+	deliveries, err := c.ch.Consume(queue, consumerTag, autoAck, false, false, false, nil)
 	p.b.Must(err)
 	go func() {
 		defer close(c.ended)
@@ -238,7 +237,7 @@ func (p *Program) consume(queue string, times int, autoAck bool, handle Handle) 
 			if !ok {
 				return
 			}
-			if n == times && c.ch.Cancel(tag, false) != nil { // before its answer, after which the next one would come
+			if n == times && c.ch.Cancel(consumerTag, false) != nil { // before its answer, after which the next one would come
 				return
 			}
 			if handle(c.ch, d) != nil {
@@ -257,8 +256,12 @@ func (c *Consumer) Next() amqp091.Delivery {
 	return receive(c.b, c.seen, c.b.limit(), "a program of the fleet handles a message")
 }
 
-// Stop ends the program. What it has not answered goes back.
+// consumerTag is that of each program: each has a channel of its own.
+const consumerTag = "seed"
+
+// Stop ends the program. What it has not answered goes back. An answer that is sent while its channel closes would cost the connection.
 func (c *Consumer) Stop() {
-	_ = c.ch.Close()
+	_ = c.ch.Cancel(consumerTag, false)
 	<-c.ended
+	_ = c.ch.Close()
 }

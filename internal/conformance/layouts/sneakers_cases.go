@@ -132,17 +132,19 @@ func sneakersQuorumRehopFirst(b *Bench) {
 	sneakersFleet{Program: b.Program(), timeout: time.Minute, quorum: true}.declare("older")
 }
 
-// The handler's options for names: the fleet and rehop meet under those too.
+// The handler's options for names: the fleet and rehop meet under those too. The queue is one whose count of rejected messages lasts on all releases.
 func sneakersOwnNames(b *Bench) {
 	l, fleet := sneakers(b)
 	l.RetryName, l.ErrorName, l.RequeueName, l.Reject = "later", "broken", "again", true
-	fleet.named = sneakersNames{"later", "broken", "again"}
+	fleet.named, fleet.quorum = sneakersNames{"later", "broken", "again"}, true
 	fleet.declare(mailQueue)
+	s := mail(l, nil)
+	s.QueueType = layout.Quorum
 	client := b.Client()
-	client.Declare(mail(l, nil))
+	client.Declare(s)
 	fleet.declare(mailQueue)
 	client.Publish(mailMessage("1"))
-	client.FailAndLeave(mail(l, nil), 2)
+	client.FailAndLeave(s, 2)
 	worker := fleet.work(mailQueue, 0, always)
 	for count := int64(2); count <= 5; count++ {
 		equal(b, "count that the worker reads", failureCount(worker.Next(), mailQueue), count)

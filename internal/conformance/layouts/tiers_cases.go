@@ -165,7 +165,10 @@ func tiersReturn(b *Bench) {
 }
 
 // The fleet's program has failed a message in two tiers: rehop's is the third attempt.
-func tiersRehopCountsOn(b *Bench) {
+func tiersRehopCountsOn(b *Bench) { tiersRehopCounts(b, 3) }
+
+// tiersRehopCounts has the fleet's program fail a message twice, and then rehop until its own count ends.
+func tiersRehopCounts(b *Bench, first int) {
 	l, fleet := tiered(b)
 	client, waits := b.Client(), []time.Duration{fleet.tiers[0], fleet.tiers[2], fleet.tiers[1]}
 	client.Declare(push(l, nil, waits...))
@@ -175,8 +178,9 @@ func tiersRehopCountsOn(b *Bench) {
 	sender.Next()
 	desk := b.Desk(fails)
 	client.Subscribe(push(l, desk, waits...))
-	desk.NextAttempt(3)
-	desk.NextAttempt(4)
+	for attempt := first; attempt <= 4; attempt++ {
+		desk.NextAttempt(attempt)
+	}
 	fleet.WantBodies("push.failed", "1")
 	desk.WantNone()
 }

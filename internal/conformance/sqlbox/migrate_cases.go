@@ -294,9 +294,9 @@ func otherNames(t *testing.T, b *Bench) {
 	}
 	b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "1", Key: "q"}))
 	Equal(b, "duplicate", Receive(b, told.duplicates, "duplicate"), "1")
-	look := outbox.Inspector{DB: b.DB, Dialect: b.Dialect, Tables: names}
+	inspector := outbox.Inspector{DB: b.DB, Dialect: b.Dialect, Tables: names}
 	aside := Receive(b, told.aside, "message without a route")
-	n, err := look.Discard(b.Context(), aside.Row)
+	n, err := inspector.Discard(b.Context(), aside.Row)
 	b.Must(err)
 	Equal(b, "dropped", n, 1)
 	tx := b.Tx()
@@ -305,7 +305,7 @@ func otherNames(t *testing.T, b *Bench) {
 	Equal(b, "canceled", canceled, true)
 	b.Must(tx.Commit())
 	b.Eventually("the outbox is empty", func() bool {
-		backlog, err := look.Backlog(b.Context())
+		backlog, err := inspector.Backlog(b.Context())
 		b.Must(err)
 		return backlog == outbox.Backlog{}
 	})

@@ -50,6 +50,11 @@ func poisonCases() []Case {
 			}
 			list, err := b.Inspector().List(b.Context(), outbox.StateSetAside, outbox.RowID{}, 10)
 			b.Must(err)
+			summaries, err := b.Inspector().Summaries(b.Context(), outbox.StateSetAside, outbox.RowID{}, 10)
+			b.Must(err)
+			if len(summaries) != 1 || summaries[0].Row != aside.Row || summaries[0].Message.ID != "large" || summaries[0].Message.Body != nil || summaries[0].Size < 1001 {
+				t.Errorf("summaries: got %+v, want the message with its size, and without its body", summaries)
+			}
 			if len(list) != 1 || list[0].Row != aside.Row || list[0].Attempts != 1 || !strings.Contains(list[0].Error, "1001 bytes") || len(list[0].Message.Body) != 1001 {
 				t.Fatalf("list: got %+v, want the message with its body and its error", list)
 			}
@@ -152,6 +157,7 @@ func poisonCases() []Case {
 			for _, change := range []func() (int, error){
 				func() (int, error) { return b.Inspector().Discard(b.Context(), first) },
 				func() (int, error) { return b.Inspector().Retry(b.Context(), first) },
+				func() (int, error) { return b.Inspector().Republish(b.Context(), first) },
 				func() (int, error) { return b.Inspector().Retry(b.Context()) },
 			} {
 				n, err := change()

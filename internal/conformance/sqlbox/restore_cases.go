@@ -53,7 +53,7 @@ func restoreCases() []Case {
 			b.forget(int(before.Number))
 			after := aside("after")
 			Equal(b, "number", after.Number, before.Number)
-			for name, change := range map[string]func(context.Context, ...outbox.RowID) (int, error){"drop": b.Inspector().Discard, "retry": b.Inspector().Retry} {
+			for name, change := range map[string]func(context.Context, ...outbox.RowID) (int, error){"drop": b.Inspector().Discard, "retry": b.Inspector().Retry, "republish": b.Inspector().Republish} {
 				n, err := change(b.Context(), before)
 				b.Must(err)
 				Equal(b, name+" by a row that is gone", n, 0)

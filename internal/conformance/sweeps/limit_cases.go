@@ -19,14 +19,14 @@ import (
 
 func limitCases() []Case {
 	all := []Case{
-		{"limit/ManyLooks", func(b *Bench) { b.manyLooks(layout.Native{}, failedArgs(layout.Quorum)) }},
-		{"limit/ManyLooksWithDeliveryLimit", func(b *Bench) {
-			b.manyLooks(layout.PubSub{}, limited(20))
+		{"limit/ManyReads", func(b *Bench) { b.manyReads(layout.Native{}, failedArgs(layout.Quorum)) }},
+		{"limit/ManyReadsWithDeliveryLimit", func(b *Bench) {
+			b.manyReads(layout.PubSub{}, limited(20))
 		}},
 	}
 	for _, l := range []layout.Layout{layout.PubSub{}, layout.Sneakers{}, layout.DLX{}, layout.Envelope{}, layout.Tiers{}} {
 		name := strings.TrimPrefix(fmt.Sprintf("%T", l), "layout.")
-		all = append(all, Case{"limit/LooksChangeNothing" + name, func(b *Bench) { b.looksChangeNothing(l) }})
+		all = append(all, Case{"limit/ReadsChangeNothing" + name, func(b *Bench) { b.readsChangeNothing(l) }})
 	}
 	for _, c := range []struct {
 		name  string
@@ -58,17 +58,17 @@ func limitCases() []Case {
 				}
 			}
 		}
-		looks, deaths := 60, 60 // more than the first window of a sweep
+		reads, deaths := 60, 60 // more than the first window of a sweep
 		if c.many {
-			looks = 1400 // too many to keep the order by reading all of them
+			reads = 1400 // too many to keep the order by reading all of them
 			deaths = 600 // enough for the last window to have more than a sweep takes at once
 		}
 		all = append(all,
-			Case{"limit/Looks" + c.name, func(b *Bench) { b.looksLoseNothing(layouts.Must(c.l).FailedQueue(queue), looks, c.limit, prepare(b)) }},
+			Case{"limit/Reads" + c.name, func(b *Bench) { b.readsLoseNothing(layouts.Must(c.l).FailedQueue(queue), reads, c.limit, prepare(b)) }},
 			Case{"limit/Deaths" + c.name, func(b *Bench) { b.deathsLoseNothing(layouts.Must(c.l).FailedQueue(queue), deaths, c.limit, prepare(b)) }})
 	}
 	return append(all,
-		Case{"limit/LooksOfPriorities", looksOfPriorities},
+		Case{"limit/ReadsOfPriorities", readsOfPriorities},
 		Case{"limit/NoReturns", noReturns},
 		Case{"limit/NoReturnsOfRefused", func(b *Bench) { b.refusedReplays(0, b.managed) }},
 		Case{"limit/RefusedReplaysOfLimitOf1", func(b *Bench) { b.refusedReplays(1, b.managed) }},
@@ -82,9 +82,9 @@ func limited(to int) amqp091.Table {
 	return amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(to)}
 }
 
-// looksLoseNothing: no way of looking at messages loses one, although each is returned more often than the delivery limit allows. Those that a filter
+// readsLoseNothing: no way of looking at messages loses one, although each is returned more often than the delivery limit allows. Those that a filter
 // does not reach are returned, too.
-func (b *Bench) looksLoseNothing(name string, n, limit int, config func(*admin.Config)) {
+func (b *Bench) readsLoseNothing(name string, n, limit int, config func(*admin.Config)) {
 	b.fill(name, n)
 	a := b.admin(config)
 	for range limit + 2 {
@@ -155,13 +155,13 @@ func byNumber(x, y string) int {
 	return i - j
 }
 
-// looksOfPriorities: messages that are published anew, and overtake others by their priority, are not listed twice in place of those.
-func looksOfPriorities(b *Bench) {
-	const n, looks = 400, 7
+// readsOfPriorities: messages that are published anew, and overtake others by their priority, are not listed twice in place of those.
+func readsOfPriorities(b *Bench) {
+	const n, reads = 400, 7
 	b.declare(failed, limited(5))
 	b.fill(failed, n, func(i int, p *amqp091.Publishing) { p.Priority = uint8(i % 2 * 9) })
 	a := b.admin()
-	for i := range looks {
+	for i := range reads {
 		ids := b.exported(a, admin.Filter{})
 		slices.SortFunc(ids, byNumber)
 		b.wantIDs("look "+strconv.Itoa(i+1), ids, n, nil)
@@ -247,9 +247,9 @@ func fullQueue(b *Bench) {
 	b.wantIDs("replayed", b.takeAll(queue), n, nil)
 }
 
-// looksChangeNothing: however often a message was looked at, it is the one that it was: it came from the same exchange with the same key.
-func (b *Bench) looksChangeNothing(l layout.Layout) {
-	const looks = 30
+// readsChangeNothing: however often a message was looked at, it is the one that it was: it came from the same exchange with the same key.
+func (b *Bench) readsChangeNothing(l layout.Layout) {
+	const reads = 30
 	name, limited := layouts.Must(l).FailedQueue(queue), limited(20)
 	b.declare(name, limited)
 	b.declare(queue, amqp091.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "orders.fail"})
@@ -273,16 +273,16 @@ func (b *Bench) looksChangeNothing(l layout.Layout) {
 	if layouts.Must(l).FailedQueue("another") == name { // all of them, although it is not known whose the first is
 		at = name
 	}
-	look := func() []admin.Message {
+	read := func() []admin.Message {
 		found, err := a.Failed(b.context(), at, 10, admin.Filter{})
 		b.must(err)
 		slices.SortFunc(found, func(x, y admin.Message) int { return strings.Compare(x.ID, y.ID) })
 		b.wantIDs("a look", idsOf(found), 2, nil)
 		return found
 	}
-	first := look()
-	for i := range looks {
-		for j, m := range look() {
+	first := read()
+	for i := range reads {
+		for j, m := range read() {
 			if !reflect.DeepEqual(m, first[j]) {
 				b.t.Fatalf("look %d: got %+v, want what it was: %+v", i+2, m, first[j])
 			}
@@ -299,15 +299,15 @@ func (b *Bench) looksChangeNothing(l layout.Layout) {
 	}
 }
 
-// manyLooks: a message is not lost because it was looked at too often. RabbitMQ drops what was given back more often than the delivery limit
+// manyReads: a message is not lost because it was looked at too often. RabbitMQ drops what was given back more often than the delivery limit
 // allows, and from 4.0 on that is 20 by default.
-func (b *Bench) manyLooks(l layout.Layout, args amqp091.Table) {
-	const n, looks = 40, 30
+func (b *Bench) manyReads(l layout.Layout, args amqp091.Table) {
+	const n, reads = 40, 30
 	name := layouts.Must(l).FailedQueue(queue)
 	b.declare(name, args, queue)
 	b.fill(name, n)
 	a := b.admin(func(c *admin.Config) { c.Layout = l })
-	for i := range looks {
+	for i := range reads {
 		found, err := a.Failed(b.context(), queue, 2*n, admin.Filter{})
 		b.must(err)
 		ids := idsOf(found)

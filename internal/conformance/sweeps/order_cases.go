@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -18,15 +19,17 @@ import (
 
 func orderCases() []Case {
 	return []Case{
-		{"order/LooksOfQuorum", func(b *Bench) { b.looks(failedArgs(layout.Quorum)) }},
-		{"order/LooksOfClassic", func(b *Bench) { b.looks(failedArgs(layout.Classic)) }},
-		{"order/LooksOfQuorumWithoutLimit", func(b *Bench) { b.looks(amqp091.Table{"x-queue-type": "quorum"}) }},
+		{"order/ReadsOfQuorum", func(b *Bench) { b.reads(failedArgs(layout.Quorum)) }},
+		{"order/ReadsOfClassic", func(b *Bench) { b.reads(failedArgs(layout.Classic)) }},
+		{"order/ReadsOfQuorumWithoutLimit", func(b *Bench) { b.reads(amqp091.Table{"x-queue-type": "quorum"}) }},
 		{"order/FilteredReplayOfQuorum", func(b *Bench) { b.filteredReplay(failedArgs(layout.Quorum)) }},
 		{"order/FilteredReplayOfClassic", func(b *Bench) { b.filteredReplay(failedArgs(layout.Classic)) }},
 		{"order/ListOfOneOfQuorum", func(b *Bench) { b.listOfOne(failedArgs(layout.Quorum)) }},
 		{"order/ListOfOneOfClassic", func(b *Bench) { b.listOfOne(failedArgs(layout.Classic)) }},
 		{"order/ListOfOneOfLargeBodies", listOfOneLarge},
 		{"order/LimitedReplay", limitedReplay},
+		{"order/LimitedReplayTakesNoOther", limitedReplayTakesNoOther},
+		{"order/LimitedReplayOfLateMessages", limitedReplayOfLateMessages},
 		{"order/ReplayOfOne", replayOfOne},
 		{"order/Discard", discard},
 		{"order/ImportOfAnothers", importOfAnothers},
@@ -115,7 +118,7 @@ func importOfBytes(b *Bench) {
 }
 
 // looks: however a queue is looked at, its messages stay in their order. There are three windows of them.
-func (b *Bench) looks(args amqp091.Table) {
+func (b *Bench) reads(args amqp091.Table) {
 	const n = 340
 	b.declare(failed, args)
 	b.fill(failed, n)
@@ -232,6 +235,44 @@ func limitedReplay(b *Bench) {
 		b.wantIDs("replayed", b.takeAll(queue), c.end, func(i int) bool { return i >= c.first })
 	}
 	b.wantIDs("kept", b.takeAll(failed), n, func(i int) bool { return i >= 350 })
+}
+
+// limitedReplayTakesNoOther: messages behind the limit are not delivered, so they need not be returned.
+func limitedReplayTakesNoOther(b *Bench) {
+	const n, limit = 400, 50
+	b.declare(failed, failedArgs(layout.Quorum), queue)
+	b.fill(failed, n)
+	p, err := b.admin().Replay(b.context(), queue, admin.Options{Limit: limit})
+	b.must(err)
+	if p.Done != limit {
+		b.t.Fatalf("limit %d: got %+v, want as many done", limit, p)
+	}
+	d, _, err := b.ch.Get(failed, true)
+	b.must(err)
+	if d.MessageId != strconv.Itoa(limit) || d.Redelivered {
+		b.t.Errorf("the first that stays: got %q, redelivered %v, want %d, not redelivered", d.MessageId, d.Redelivered, limit)
+	}
+}
+
+// limitedReplayOfLateMessages: a replay has taken all that it wants when messages come that the broker has sent before. They stay in their place.
+func limitedReplayOfLateMessages(b *Bench) {
+	const n, first = 100, 5
+	b.declare(failed, failedArgs(layout.Quorum), queue)
+	b.fill(failed, n)
+	b.exported(b.admin(), admin.Filter{}) // so that all were given back once
+	var ids []string
+	for i := range first {
+		ids = append(ids, strconv.Itoa(i))
+	}
+	late := &lateDeliveries{dial: b.Dial, after: first}
+	a := b.admin(func(c *admin.Config) { c.Dial = late.connect })
+	p, err := a.Replay(b.context(), queue, admin.Options{Filter: admin.Filter{IDs: ids}, Limit: first})
+	b.must(err)
+	if p.Done != first || !late.came.Load() {
+		b.t.Fatalf("got %+v, deliveries that came late %v, want %d done and such deliveries", p, late.came.Load(), first)
+	}
+	b.wantIDs("replayed", b.takeAll(queue), first, nil)
+	b.wantIDs("kept", b.takeAll(failed), n, func(i int) bool { return i >= first })
 }
 
 func discard(b *Bench) {

@@ -76,8 +76,8 @@ func channelOf(t *testing.T, b *rehoptest.Broker) (ch *amqp091.Channel, end func
 	return ch, func() { _ = conn.Close() }
 }
 
-// look returns the first message of a queue.
-func look(t *testing.T, b *rehoptest.Broker, queue string) amqp091.Delivery {
+// read returns the first message of a queue.
+func read(t *testing.T, b *rehoptest.Broker, queue string) amqp091.Delivery {
 	t.Helper()
 	ch, end := channelOf(t, b)
 	defer end()
@@ -115,7 +115,7 @@ func TestSlowExport(t *testing.T) {
 			}
 		}
 		// It took more than 40 minutes, and a consumer may hold a message for 30. What the broker takes back counts as a failed delivery.
-		first := look(t, b, "q.failed")
+		first := read(t, b, "q.failed")
 		if _, failed := first.Headers["x-delivery-count"]; first.MessageId != "m0" || failed || first.Headers["x-acquired-count"] == nil {
 			t.Errorf("the first message is %s with the headers %v, want m0, which was given back before the broker took it back", first.MessageId, first.Headers)
 		}
@@ -241,7 +241,7 @@ func TestSlowLosesNothing(t *testing.T) {
 
 // A queue that may drop what is returned to it is not looked at while messages cannot be published anew. So however often that is tried, nothing is
 // lost.
-func TestLooksInAlarm(t *testing.T) {
+func TestReadsInAlarm(t *testing.T) {
 	const n, limit = 20, 2
 	synctest.Test(t, func(t *testing.T) {
 		b, a, name := limitedQueue(t, broker.RabbitMQ40, limit, small(n))

@@ -181,7 +181,7 @@ func exact(t *testing.T, b *Bench) {
 	m.Headers["time"] = got.Headers["time"]
 	m.Ref, m.State, m.Group, m.Changed, m.Size = got.Ref, triage.Failed, got.Group, got.Changed, len(every)
 	equal(b, "message", got, m)
-	equal(b, "by its id", len(b.search(`host:h*`)), 1)
+	equal(b, "by its id", len(b.search(`host:h* version:v*`)), 1)
 	b.put(triage.Message{FailedQueue: "f"})
 	if empty := b.only("-kind:panic"); len(empty.Body) != 0 || empty.Body == nil || empty.Headers == nil {
 		t.Errorf("empty: got %+v, want an empty body and no headers", empty)

@@ -34,6 +34,40 @@ func searchCases() []Case {
 				t.Error("a place that is none: got nil, want an error")
 			}
 		}},
+		{"WholePages", func(t *testing.T, b *Bench) {
+			// Whole messages come with their texts, a page ends early if these are large, and none is left out between two pages.
+			const n = 12
+			var want []string
+			for i := range n {
+				m := failed(fmt.Sprint(i), n-i)
+				m.Body, m.Stack = []byte(strings.Repeat("text ", 1<<20/5)), fmt.Sprint("stack ", i)
+				want = append(want, m.ID)
+				b.put(m)
+			}
+			slices.Reverse(want)
+			for _, query := range []string{"", "queue:orders", `"connection refused"`} {
+				q, err := triage.ParseQuery(query, noon)
+				b.must(err)
+				var found []triage.Message
+				for page := (triage.Page{Limit: n, Whole: true}); ; {
+					r, err := b.Store.Search(b.ctx, q, page)
+					b.must(err)
+					if len(r.Messages) > n/2 || r.Unfinished {
+						t.Errorf("%q: got %d messages of a MiB on one page, unfinished %v, want fewer, and finished", query, len(r.Messages), r.Unfinished)
+					}
+					found = append(found, r.Messages...)
+					if page.After = r.Next; r.Next == "" {
+						break
+					}
+				}
+				equal(b, query, ids(found), want)
+				for _, m := range found {
+					if len(m.Body) != m.Size || m.Stack != "stack "+m.ID || m.Headers["tenant"] == nil {
+						t.Errorf("%q: message %s has %d bytes, the stack %q and the headers %v, want all of it", query, m.ID, len(m.Body), m.Stack, m.Headers)
+					}
+				}
+			}
+		}},
 		{"Counts", func(t *testing.T, b *Bench) {
 			var all []triage.Message
 			for i := range 1200 {
@@ -166,7 +200,7 @@ func randomMessage(random *rand.Rand) triage.Message {
 	m := triage.Message{
 		ID: pick(random, append(someValues, "", "m1", "m2")), Queue: pick(random, someNames), FailedQueue: "f" + pick(random, someNames), Exchange: pick(random, someNames),
 		Key: pick(random, someNames) + pick(random, []string{"", ".", ".created", ".eu.x"}), Kind: pick(random, []string{"error", "panic", "timeout"}), Error: randomText(random),
-		Host: pick(random, someNames), Attempts: random.IntN(4), FailedAt: noon.Add(-time.Duration(random.IntN(240)) * time.Minute), Headers: map[string]any{},
+		Host: pick(random, someNames), Version: pick(random, append(someNames, "")), Attempts: random.IntN(4), FailedAt: noon.Add(-time.Duration(random.IntN(240)) * time.Minute), Headers: map[string]any{},
 	}
 	for range random.IntN(3) {
 		var value any = pick(random, someValues)
@@ -213,9 +247,9 @@ func randomQuery(random *rand.Rand, all []triage.Message) string {
 		case 6:
 			part = "error:" + quoted(pick(random, someWords)+pick(random, []string{" ", "", "-"})+pick(random, someWords))
 		case 7:
-			part = pick(random, []string{"queue:", "key:", "host:", "exchange:"}) + quoted(pick(random, someNames))
+			part = pick(random, []string{"queue:", "key:", "host:", "version:", "exchange:"}) + quoted(pick(random, someNames))
 		case 8:
-			part = pick(random, []string{"queue:", "key:", "host:", "id:"}) + pick(random, []string{"o*", "orders.*", "orders.eu.*", "m*", "*", "ö*"})
+			part = pick(random, []string{"queue:", "key:", "host:", "version:", "id:"}) + pick(random, []string{"o*", "orders.*", "orders.eu.*", "m*", "*", "ö*"})
 		case 9:
 			part = "header." + pick(random, []string{"tenant", "a", "x-b", "a.b"}) + ":" + quoted(pick(random, someValues))
 		case 10, 11:

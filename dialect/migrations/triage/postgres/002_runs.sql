@@ -1,5 +1,5 @@
 -- What operators have decided to do with a fixed set of messages. action: 0 replay, 1 discard, 2 restore, 3 keep. state: 0 running,
--- 1 paused, 2 stopped, 3 done. rate is in messages per 1,000 seconds, stop_above in millionths. The counters are how many of its
+-- 1 paused, 2 stopped, 3 done. rate is in millionths of a message per second, stop_above in millionths. The counters are how many of its
 -- messages are in each state.
 CREATE TABLE {triage_run} (
     number     BIGINT NOT NULL PRIMARY KEY,

@@ -1,0 +1,3 @@
+-- The state of a message when it is not in its failed queue any more, and the number of the run that is returning it, or 0.
+ALTER TABLE {triage_kept} ADD COLUMN state SMALLINT NOT NULL DEFAULT 1;
+ALTER TABLE {triage_kept} ADD COLUMN run BIGINT NOT NULL DEFAULT 0;
