@@ -54,10 +54,42 @@ func (s *Store) Audit(ctx context.Context, entry Entry) (Record, error) {
 	return record, nil
 }
 
+// addressKey is the key of a context for an address.
+type addressKey struct{}
+
+// FromAddress returns a context with the address from which somebody makes changes. Records of the audit that are written with it have the address in
+// their details, as "from".
+func FromAddress(ctx context.Context, address string) context.Context {
+	return context.WithValue(ctx, addressKey{}, address)
+}
+
+// withAddress adds the address of a context, if it has one, to details.
+func withAddress(ctx context.Context, details json.RawMessage) (json.RawMessage, error) {
+	address, _ := ctx.Value(addressKey{}).(string)
+	if address == "" {
+		return details, nil
+	}
+	from, err := json.Marshal(address)
+	if err != nil {
+		return nil, err
+	}
+	switch text := string(details); {
+	case text == "null" || text == "{}":
+		return fmt.Appendf(nil, `{"from":%s}`, from), nil
+	case text[0] == '{':
+		return fmt.Appendf(nil, `%s,"from":%s}`, text[:len(text)-1], from), nil
+	default:
+		return fmt.Appendf(nil, `{"details":%s,"from":%s}`, text, from), nil
+	}
+}
+
 // audit appends an entry. No other transaction can do so before this one ends, so the chain has no forks.
 func (w *writer) audit(ctx context.Context, entry Entry) (Record, error) {
 	details, err := json.Marshal(entry.Details)
 	if err != nil {
+		return Record{}, fmt.Errorf("details of the audit: %w", err)
+	}
+	if details, err = withAddress(ctx, details); err != nil {
 		return Record{}, fmt.Errorf("details of the audit: %w", err)
 	}
 	head, err := w.store.head(ctx, w)

@@ -15,8 +15,9 @@ import (
 // checkedQueue is a failed queue that is compared with the index.
 type checkedQueue struct {
 	differs time.Time     // since when; zero: it does not
-	swept   time.Time     // when the last sweep ended
+	swept   time.Time     // when the last sweep ended, also if it failed
 	took    time.Duration // how long that took
+	equal   time.Time     // when the last sweep has made the index equal to the queue
 }
 
 const (
@@ -24,8 +25,9 @@ const (
 	restFactor = 10
 	// lagsFor is how long a small difference may be messages whose reports are on their way.
 	lagsFor = 10 * time.Minute
-	// sweepSome is how many messages of a queue are recorded in one transaction.
-	sweepSome = 500
+	// sweepSome is how many messages of a queue are recorded in one transaction, and sweepBytes how large their bodies are together.
+	sweepSome  = 500
+	sweepBytes = 8 << 20
 )
 
 // compare compares each failed queue with the index, and sweeps those that differ.
@@ -50,6 +52,10 @@ func (s *Service) compareOnce(ctx context.Context) error {
 	}
 	var faults []error
 	for _, q := range queues {
+		if q.Err != nil { // the others are compared
+			faults = append(faults, fmt.Errorf("queue %q cannot be used: %w", q.Name, q.Err))
+			continue
+		}
 		at := slices.IndexFunc(known, func(k Queue) bool { return k.Name == q.Name })
 		if at < 0 && q.Messages == 0 {
 			continue
@@ -71,8 +77,8 @@ func (s *Service) compareOnce(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// isDue reports whether a queue has to be swept: its number of messages differs from the index at two checks. A small difference may be messages that
-// have just failed.
+// isDue reports whether a queue has to be swept: its number of messages differs from the index at two checks, or it was not swept for a long time. A small
+// difference may be messages that have just failed.
 func (s *Service) isDue(index Queue, depth, arrived int) bool {
 	c := s.checked[index.Name]
 	if c == nil {
@@ -82,7 +88,7 @@ func (s *Service) isDue(index Queue, depth, arrived int) bool {
 	now := time.Now()
 	if depth == index.Failed && !index.Swept.IsZero() {
 		c.differs = time.Time{}
-		return false
+		return depth > 0 && s.isOld(index, c, now) && now.Sub(c.swept) >= restFactor*c.took
 	}
 	if c.differs.IsZero() {
 		c.differs = now
@@ -94,10 +100,26 @@ func (s *Service) isDue(index Queue, depth, arrived int) bool {
 	return now.Sub(c.swept) >= restFactor*c.took
 }
 
+// isOld reports whether the index was equal to a queue a long time ago: the number of messages does not show that some have left and others arrived. The
+// time in the index is by the database's clock, which may be wrong, or was; then the sweeps of this process count.
+func (s *Service) isOld(index Queue, c *checkedQueue, now time.Time) bool {
+	every := s.config.SweepEvery
+	return now.Sub(index.Swept).Abs() >= every && (c.equal.IsZero() || now.Sub(c.equal) >= every)
+}
+
 // failedQueue is a failed queue or an error queue.
 type failedQueue struct {
 	admin.FailedQueue
 	other bool // it is an error queue of another program
+}
+
+// message is a message of the queue for the index. One without a record of its failure belongs to the queue whose failed queue it is in.
+func (q failedQueue) message(m admin.Message) Message {
+	one := FromFailed(q.Name, m)
+	if one.Queue == "" && !q.other && q.Queue != q.Name {
+		one.Queue = q.Queue
+	}
+	return one
 }
 
 // failedQueues lists the queues that exist, and those that the index knows.
@@ -119,10 +141,10 @@ func (s *Service) failedQueues(ctx context.Context, a *admin.Admin) (all []faile
 		if errors.Is(err, admin.ErrNoQueue) {
 			continue
 		}
-		if err != nil {
+		if err != nil && !refuses(err) {
 			return nil, nil, err
 		}
-		all = append(all, failedQueue{admin.FailedQueue{Name: name, Queue: name, Messages: n}, true})
+		all = append(all, failedQueue{admin.FailedQueue{Name: name, Queue: name, Messages: n, Err: err}, true})
 	}
 	for _, k := range known {
 		if k.Of == "" || slices.ContainsFunc(all, func(q failedQueue) bool { return q.Name == k.Name }) {
@@ -132,6 +154,8 @@ func (s *Service) failedQueues(ctx context.Context, a *admin.Admin) (all []faile
 		q, err := a.FailedQueueOf(ctx, k.Of)
 		switch {
 		case errors.Is(err, admin.ErrNoQueue):
+		case refuses(err):
+			all = append(all, failedQueue{FailedQueue: admin.FailedQueue{Name: k.Name, Queue: k.Of, Err: err}})
 		case err != nil:
 			return nil, nil, err
 		case q.Name == k.Name:
@@ -139,6 +163,12 @@ func (s *Service) failedQueues(ctx context.Context, a *admin.Admin) (all []faile
 		}
 	}
 	return all, known, nil
+}
+
+// refuses reports whether the broker does not let a queue be used, which is no reason to leave the others alone.
+func refuses(err error) bool {
+	_, refused := errors.AsType[*rabbit.DeclareError](err)
+	return refused
 }
 
 // sweepQueue makes the index equal to a queue.
@@ -153,7 +183,7 @@ func (s *Service) sweepQueue(ctx context.Context, a *admin.Admin, q failedQueue)
 	if err != nil {
 		return err
 	}
-	c.differs = time.Time{}
+	c.differs, c.equal = time.Time{}, time.Now()
 	if done.Added+done.Gone > 0 {
 		s.log.Info("triage: the index is equal to a failed queue again", "queue", q.Name, "messages", done.Seen, "added", done.Added, "gone", done.Gone)
 	}
@@ -167,14 +197,16 @@ var errEnough = errors.New("enough")
 func messagesOf(ctx context.Context, a *admin.Admin, q failedQueue) iter.Seq2[[]Message, error] {
 	return func(yield func([]Message, error) bool) {
 		var some []Message
+		size := 0
 		see := func(m admin.Message) error {
-			if some = append(some, FromFailed(q.Name, m)); len(some) < sweepSome {
+			some, size = append(some, q.message(m)), size+len(m.Body)
+			if len(some) < sweepSome && size < sweepBytes {
 				return nil
 			}
 			if !yield(some, nil) {
 				return errEnough
 			}
-			some = nil
+			some, size = nil, 0
 			return nil
 		}
 		var err error

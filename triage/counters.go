@@ -249,9 +249,12 @@ func (w *writer) setStates(ctx context.Context, c *counters, rows []*row, to Sta
 		c.count(r.group, r.queue, to.number(), 1)
 		r.state = to.number()
 	}
-	set, first := "state = ?, changed = ?", []any{to.number(), w.now}
+	set, first := "state = ?, changed = ?", []any{to.number(), w.turn}
 	if run != "" {
 		set, first = set+", run = ?", append(first, bytesOf(run))
+	}
+	if to == Failed { // a sweep that is running has perhaps read the queue already, and must not declare it gone
+		set += ", born = (SELECT q.generation FROM " + w.store.table("queue") + " q WHERE q.number = queue_number)"
 	}
 	return inChunks(rows, func(some []*row) error {
 		args := slices.Clone(first)

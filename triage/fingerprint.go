@@ -57,7 +57,7 @@ func firstOwnFrame(stack string) string {
 			file = lines[i+1]
 		}
 		name := functionName(line)
-		if name != "" && !isBorrowed(name, file) {
+		if name != "" && !isOfLibrary(name, file) {
 			return name
 		}
 	}
@@ -74,8 +74,8 @@ func functionName(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// isBorrowed reports whether a function is not of the user's code.
-func isBorrowed(name, file string) bool {
+// isOfLibrary reports whether a function is not of the user's code.
+func isOfLibrary(name, file string) bool {
 	const own = "github.com/rehop/rehop"
 	if after, ok := strings.CutPrefix(name, own); ok && (after == "" || after[0] == '.' || after[0] == '/') {
 		return !strings.HasPrefix(after, "/examples") && !strings.HasPrefix(after, "/cmd")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -58,7 +59,8 @@ type Group struct {
 	Queue     string
 	Kind      string
 	Title     string // what the errors have in common
-	Sample    string // the error of the newest message
+	Sample    string // the error of the newest message, up to 4 KiB; see Cut
+	Cut       bool   // Sample is the beginning of a longer error: Store.Sample has all of it
 	State     GroupState
 	Decided   time.Time // when the state changed last; zero if it never did
 	Assignee  string
@@ -92,6 +94,7 @@ func scanGroup(rows *sql.Rows) (g storedGroup, err error) {
 		return g, fmt.Errorf("a group has the unknown state %d: it was written by a newer version of rehop", state)
 	}
 	g.Queue, g.Kind, g.Title, g.Sample, g.Assignee, g.Note = string(queue), string(kind), string(title), string(sample), string(assignee), string(note)
+	g.Cut = isShortened(g.Sample, maxSample)
 	g.State, g.Decided, g.FirstSeen, g.LastSeen = groupStates[state], timeOfMicros(decided), timeOfMicros(first), timeOfMicros(last)
 	g.Hosts, g.Versions = readNames(hosts), readNames(versions)
 	return g, nil
@@ -115,6 +118,21 @@ func (s *Store) group(ctx context.Context, db querier, id string) (g storedGroup
 		return g, err
 	}
 	return found[0], nil
+}
+
+// Sample returns the whole error of the newest message of a group. A mask must be applied to all of it: what is hidden may be where Group.Sample ends.
+// If no message of the group is in the index any more, it returns ErrNotFound.
+func (s *Store) Sample(ctx context.Context, id string) (string, error) {
+	query := "SELECT m.error FROM " + s.table("message") + " m JOIN " + s.table("group") + " g ON g.number = m.group_number WHERE g.fingerprint = ? ORDER BY m.id DESC LIMIT 1"
+	var text []byte
+	err := s.db.QueryRowContext(ctx, s.sql.Bind(query), id).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return "", fmt.Errorf("triage: sample of group %q: %w", id, err)
+	}
+	return string(text), nil
 }
 
 // GroupOrder is the order of a list of groups.
@@ -211,7 +229,7 @@ func parsePlace(text string) (value, number int64, err error) {
 		number, err = strconv.ParseInt(b, 36, 64)
 	}
 	if err != nil {
-		err = fmt.Errorf("%q is not where a page ends: use the Next of a page", shorten(text, 60))
+		err = fmt.Errorf("%q is not where a page ends", shorten(text, 60))
 	}
 	return value, number, err
 }

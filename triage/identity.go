@@ -61,7 +61,7 @@ func parseRef(ref string) (l lineage, ordinal int, err error) {
 		ordinal, err = strconv.Atoi(number)
 	}
 	if n, decodeErr := hex.Decode(l[:], []byte(shorten(text, 2*len(l)))); err != nil || decodeErr != nil || n != len(l) || len(text) != 2*len(l) || ordinal < 0 {
-		return l, 0, fmt.Errorf("%q is not the Ref of a message", ref)
+		return l, 0, fmt.Errorf("%q is not the ref of a message", ref)
 	}
 	return l, ordinal, nil
 }

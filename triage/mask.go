@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // MaskRules are what must not be shown of messages.
@@ -16,9 +18,13 @@ type MaskRules struct {
 	// Headers are names of headers, in upper or lower case, also in nested tables. A * at the end matches any rest.
 	Headers []string
 	// Paths are values in bodies that are JSON: names with dots between them, in upper or lower case, such as "customer.email". A * is any
-	// name or any place in an array, and ** is any number of them: "**.password". Arrays need no part of their own.
+	// name or any place in an array, and ** is any number of them: "**.password". Arrays need no part of their own. With a path, a body
+	// that is not one JSON value is masked whole, and so is a string in it that may have JSON in it: one that has a {, or begins with a [.
 	Paths []string
-	// Texts are regular expressions. What they match in bodies, errors and stacks is masked; a header in which they match is masked whole.
+	// Texts are regular expressions. What they match is masked in bodies, errors, stacks, the id, the routing key and the other properties
+	// of a message; a header is masked whole if they match in its name or its value. With a text, a body that is not UTF-8 is masked whole.
+	// They also match what is written with escapes of JSON, such as \u0040: then the string of JSON, or a text that is not JSON, is masked
+	// whole. Names of queues are not masked.
 	Texts []string
 }
 
@@ -66,23 +72,62 @@ func NewMask(rules MaskRules) (*Mask, error) {
 	return m, nil
 }
 
-// Apply returns a message without what must not be shown. It does not change the one that it gets. What it cannot look into, such as a
-// compressed body, or one that should be JSON and is not, it masks whole if a rule could apply to it.
+// Apply returns a message without what must not be shown. It does not change the one that it gets. A body that it cannot look into, such as a
+// compressed one, it masks whole if a rule could apply to it.
 func (m *Mask) Apply(message Message) Message {
 	message.Headers, _ = m.headersOf(message.Headers)
 	body := &maskedBody{mark: markFor(message.Body), spans: m.spans(&message)}
 	message.Body = body.hide(message.Body)
-	message.Error, message.Stack = m.Text(message.Error), m.Text(message.Stack)
+	for _, text := range message.texts() {
+		*text = m.Text(*text)
+	}
 	return message
 }
 
-// Text returns a text, such as the title or the sample of a group, without what must not be shown.
-func (m *Mask) Text(text string) string {
-	for _, expression := range m.texts {
-		text = expression.ReplaceAllLiteralString(text, Masked)
-	}
-	return text
+// texts are the texts of a message that are shown and do not name anything in the index or on the broker.
+func (m *Message) texts() []*string {
+	return []*string{&m.ID, &m.Exchange, &m.Key, &m.ContentType, &m.ContentEncoding, &m.CorrelationID, &m.ReplyTo, &m.Type, &m.AppID, &m.Kind, &m.Error, &m.Stack, &m.Host, &m.Version}
 }
+
+// Text returns a text, such as the title or the sample of a group, without what must not be shown. Of an error that its subscriber has cut, the last 256
+// bytes are masked, too: they may be the beginning of what a rule would match.
+func (m *Mask) Text(text string) string {
+	if len(m.texts) == 0 {
+		return text
+	}
+	var all []span
+	for _, expression := range m.texts {
+		for _, found := range expression.FindAllStringIndex(text, -1) {
+			all = append(all, span{start: found[0], end: found[1]})
+		}
+	}
+	if kept, isCut := strings.CutSuffix(text, cutMark); isCut {
+		start := max(0, len(kept)-cutTail)
+		for start > 0 && !utf8.RuneStart(text[start]) {
+			start--
+		}
+		all = append(all, span{start: start, end: len(kept)})
+	}
+	var shown strings.Builder
+	at := 0
+	for _, s := range merge(all) {
+		if s.start < s.end {
+			shown.WriteString(text[at:s.start])
+			shown.WriteString(Masked)
+			at = s.end
+		}
+	}
+	shown.WriteString(text[at:])
+	if m.matchesEscaped(shown.String()) {
+		return Masked
+	}
+	return shown.String()
+}
+
+const (
+	cutMark = "… (cut)" // with which a subscriber ends the text of an error that is too long
+	cutTail = 256
+)
 
 // headersOf masks headers, and reports whether anything was masked.
 func (m *Mask) headersOf(headers map[string]any) (shown map[string]any, masked bool) {
@@ -90,12 +135,106 @@ func (m *Mask) headersOf(headers map[string]any) (shown map[string]any, masked b
 		return nil, false
 	}
 	shown = make(map[string]any, len(headers))
+	names := m.hiddenNames(headers)
 	for name, value := range headers {
+		if as, hidden := names[name]; hidden {
+			shown[as], masked = Masked, true
+			continue
+		}
 		var hidden bool
 		shown[name], hidden = m.header(name, value)
 		masked = masked || hidden
 	}
 	return shown, masked
+}
+
+// hiddenNames are the names of headers that are masked, and what stands for each.
+func (m *Mask) hiddenNames(headers map[string]any) map[string]string {
+	var hidden []string
+	mark := "[masked"
+	for name := range headers {
+		if m.matchesText(name) {
+			hidden = append(hidden, name)
+		}
+		for strings.Contains(name, mark) {
+			mark += "*"
+		}
+	}
+	slices.Sort(hidden)
+	shown := make(map[string]string, len(hidden))
+	for i, name := range hidden {
+		shown[name] = mark + " " + strconv.Itoa(i+1) + "]"
+	}
+	return shown
+}
+
+// matchesText reports whether a regular expression matches in a text, also if that is written with escapes.
+func (m *Mask) matchesText(text string) bool { return m.matchesPlain(text) || m.matchesEscaped(text) }
+
+func (m *Mask) matchesPlain(text string) bool {
+	return slices.ContainsFunc(m.texts, func(expression *regexp.Regexp) bool { return expression.MatchString(text) })
+}
+
+// maxEscaped is how often the escapes of a text are resolved.
+const maxEscaped = 10
+
+// matchesEscaped reports whether a regular expression matches in a text when the escapes in it are resolved, as often as there are some: JSON can be a
+// string in other JSON. It reports true if that has no end.
+func (m *Mask) matchesEscaped(text string) bool {
+	for range maxEscaped {
+		if len(m.texts) == 0 || !strings.Contains(text, `\`) {
+			return false
+		}
+		plain := unescape(text)
+		if plain == text {
+			return false
+		}
+		if text = plain; m.matchesPlain(text) {
+			return true
+		}
+	}
+	return true
+}
+
+// escapes are those of JSON that stand for one character. Other programs write the same.
+var escapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// unescape resolves the escapes of JSON in a text, which need not be JSON. What is not such an escape stays.
+func unescape(text string) string {
+	var plain strings.Builder
+	for {
+		at := strings.IndexByte(text, '\\')
+		if at < 0 || at+1 == len(text) {
+			plain.WriteString(text)
+			return plain.String()
+		}
+		plain.WriteString(text[:at])
+		if c, known := escapes[text[at+1]]; known {
+			plain.WriteByte(c)
+			text = text[at+2:]
+			continue
+		}
+		unit, rest, ok := codeUnit(text[at:])
+		if !ok {
+			plain.WriteByte('\\')
+			text = text[at+1:]
+			continue
+		}
+		if low, after, ok := codeUnit(rest); ok && utf16.IsSurrogate(unit) && utf16.DecodeRune(unit, low) != utf8.RuneError {
+			unit, rest = utf16.DecodeRune(unit, low), after
+		}
+		plain.WriteRune(unit)
+		text = rest
+	}
+}
+
+// codeUnit reads an escape such as \u0040 at the beginning of a text, and returns what follows it.
+func codeUnit(text string) (unit rune, rest string, ok bool) {
+	if len(text) < 6 || text[:2] != `\u` {
+		return 0, text, false
+	}
+	n, err := strconv.ParseUint(text[2:6], 16, 16)
+	return rune(n), text[6:], err == nil
 }
 
 func (m *Mask) header(name string, value any) (shown any, masked bool) {
@@ -123,8 +262,7 @@ func (m *Mask) header(name string, value any) (shown any, masked bool) {
 		}
 		return v, false
 	}
-	text := headerText(value)
-	if slices.ContainsFunc(m.texts, func(expression *regexp.Regexp) bool { return expression.MatchString(text) }) {
+	if m.matchesText(headerText(value)) {
 		return Masked, true
 	}
 	return value, false
@@ -154,21 +292,18 @@ func (m *Mask) spans(message *Message) []span {
 	if encoding := strings.ToLower(message.ContentEncoding); encoding != "" && encoding != "identity" && encoding != "utf-8" {
 		return whole
 	}
-	var all []span
-	isJSON := looksLikeJSON(body)
-	if !isJSON && len(m.paths) > 0 && (strings.Contains(strings.ToLower(message.ContentType), "json") && !isScalar(body) || bytes.HasPrefix(body, []byte("\xef\xbb\xbf"))) {
+	if len(m.texts) > 0 && !utf8.Valid(body) {
 		return whole
 	}
-	if isJSON {
-		_, err := walkJSON(body, nil, func(v jsonValue) error {
-			if m.hidesPath(v.path) || v.kind == '"' && m.hidesEscaped(body[v.start:v.end]) {
-				all = append(all, span{v.start, v.end, true})
-			}
-			return nil
-		})
-		if err != nil && len(m.paths) > 0 {
-			return whole
+	var all []span
+	_, err := walkJSON(body, nil, func(v jsonValue) error {
+		if m.hidesPath(v.path) || v.kind == '"' && len(m.paths) > 0 && mayBeJSON(body[v.start:v.end]) {
+			all = append(all, span{v.start, v.end, true})
 		}
+		return nil
+	})
+	if err != nil && len(m.paths) > 0 {
+		return whole
 	}
 	for _, expression := range m.texts {
 		for _, found := range expression.FindAllIndex(body, -1) {
@@ -177,22 +312,43 @@ func (m *Mask) spans(message *Message) []span {
 			}
 		}
 	}
-	return merge(all)
-}
-
-// isScalar reports whether a body is one JSON value without names.
-func isScalar(body []byte) bool {
-	_, err := walkJSON(body, nil, func(jsonValue) error { return nil })
-	return err == nil
-}
-
-// hidesEscaped reports whether a regular expression matches a string that is written with escapes, in which it may not match.
-func (m *Mask) hidesEscaped(quoted []byte) bool {
-	if len(m.texts) == 0 || bytes.IndexByte(quoted, '\\') < 0 {
-		return false
+	if err == nil {
+		return merge(append(all, m.escaped(body)...))
 	}
+	all = merge(all)
+	shown := &maskedBody{mark: markFor(body), spans: all}
+	if m.matchesEscaped(string(shown.hide(body))) { // nobody knows where a string begins and ends
+		return whole
+	}
+	return all
+}
+
+// escaped are the strings of JSON, names and values, that are written with escapes and in which a regular expression matches.
+func (m *Mask) escaped(body []byte) (all []span) {
+	if len(m.texts) == 0 || bytes.IndexByte(body, '\\') < 0 {
+		return nil
+	}
+	for at := 0; at < len(body); at++ {
+		if body[at] != '"' {
+			continue
+		}
+		start := at
+		for at++; body[at] != '"'; at++ {
+			if body[at] == '\\' {
+				at++
+			}
+		}
+		if m.matchesEscaped(string(body[start : at+1])) {
+			all = append(all, span{start, at + 1, true})
+		}
+	}
+	return all
+}
+
+// mayBeJSON reports whether a string of JSON may have JSON in it, into which paths do not look.
+func mayBeJSON(quoted []byte) bool {
 	text, err := unquote(quoted)
-	return err != nil || slices.ContainsFunc(m.texts, func(expression *regexp.Regexp) bool { return expression.MatchString(text) })
+	return err != nil || strings.Contains(text, "{") || strings.HasPrefix(strings.TrimSpace(text), "[")
 }
 
 // merge sorts spans and joins those that overlap.

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/rehop/rehop/internal/envelope"
 )
 
 func newMask(t testing.TB, rules MaskRules) *Mask {
@@ -33,11 +35,22 @@ func TestMask(t *testing.T) {
 		`{"p\u0061ssword":"x"}`:                                  `{"p\u0061ssword":"[masked 1]"}`,
 		`{"note":"card 1234-5678 ok"}`:                           `{"note":"card [masked 1] ok"}`,
 		`{"note":"card 1234\u002d5678 ok"}`:                      `{"note":"[masked 1]"}`,
-		`plain 1234-5678`:                                        `plain [masked 1]`,
+		`plain 1234-5678`:                                        `[masked 1]`,
+		`{"Message":"{\"password\":\"x\"}","n":1}`:               `{"Message":"[masked 1]","n":1}`,
+		`{"Message":"#1 \u007b\"password\":1}"}`:                 `{"Message":"[masked 1]"}`,
+		`{"Message":" [{\"password\":1}]"}`:                      `{"Message":"[masked 1]"}`,
+		`"{\"password\":\"x\"}"`:                                 `"[masked 1]"`,
+		`user=ann&password=x`:                                    `[masked 1]`,
+		`<user><password>x</password></user>`:                    `[masked 1]`,
+		"\x1f\x8b\b\x00 gzip":                                    `[masked 1]`,
+		`#1 {"password":"x"}`:                                    `[masked 1]`,
+		`17`:                                                     `17`,
+		` `:                                                      `[masked 1]`,
 		`{"password":"x"`:                                        `[masked 1]`,
 		`{"password":"x"}{"password":"y"}`:                       `[masked 1]`,
 		"\xef\xbb\xbf{\"password\":1}":                           `[masked 1]`,
-		`{"said":"[masked 1]","password":1}`:                     `{"said":"[masked 1]","password":"[masked* 1]"}`,
+		`{"said":"a [masked 1]","password":1}`:                   `{"said":"a [masked 1]","password":"[masked* 1]"}`,
+		`{"said":"[masked 1]","password":1}`:                     `{"said":"[masked* 1]","password":"[masked* 2]"}`,
 		`{"id":9007199254740993}`:                                `{"id":9007199254740993}`,
 		``:                                                       ``,
 	} {
@@ -60,10 +73,88 @@ func TestMask(t *testing.T) {
 	}
 }
 
+// Rules for texts apply to all texts that are shown, and do not need JSON.
+func TestMaskTexts(t *testing.T) {
+	m := newMask(t, MaskRules{Texts: []string{`hunter\d`}})
+	for body, want := range map[string]string{
+		"plain hunter2 text":                                      "plain [masked 1] text",
+		`<a>hunter2</a>`:                                          `<a>[masked 1]</a>`,
+		`{"a":"{\"b\":\"hunter2\"}"}`:                             `{"a":"[masked 1]"}`,
+		`{"a":"{\"b\":1}"}`:                                       `{"a":"{\"b\":1}"}`,
+		"\xff\xfeh\x00u\x00n\x00":                                 `[masked 1]`,
+		`"hunter\u0032"`:                                          `"[masked 1]"`,
+		`{"hunter\u0032":{"a":1}}`:                                `{"[masked 1]":{"a":1}}`,
+		`{"h\u0075nter2":"h\u0075nter2","a\/b":"\\"}`:             `{"[masked 1]":"[masked 2]","a\/b":"\\"}`,
+		"{\"a\":1}\n{\"b\":\"hunter\\u0032\"}":                    `[masked 1]`,
+		"{\"a\":\"x\\ny\"}\n{\"b\":\"hunter2\"}":                  "{\"a\":\"x\\ny\"}\n{\"b\":\"[masked 1]\"}",
+		`{"a":"{\"b\":\"hunter\\u0032\"}"}`:                       `{"a":"[masked 1]"}`,
+		`{"a":"{\"b\":\"{\\\"c\\\":\\\"hunter\\\\u0032\\\"}\"}"}`: `{"a":"[masked 1]"}`,
+		`C:\users\ann and hunter2`:                                `C:\users\ann and [masked 1]`,
+		`\u005c` + strings.Repeat("u005c", 20):                    `[masked 1]`, // it could be anything
+	} {
+		original := Message{Body: []byte(body)}
+		got := m.Apply(original)
+		if string(got.Body) != want {
+			t.Errorf("%s: got %s, want %s", body, got.Body, want)
+		}
+		if back, err := m.Unmask(original, got); err != nil || string(back.Body) != body {
+			t.Errorf("%s: unmasked: got %s, %v, want what it was", body, back.Body, err)
+		}
+	}
+	for before, want := range map[string]string{
+		"a hunter2 hunter3 b": "a [masked] [masked] b",
+		`got "hunter\u0032"`:  Masked,
+		`got "\q\" hunter2`:   `got "\q\" [masked]`,
+		envelope.Bounded(strings.Repeat("x", 1000)+"hunter22222", 1010):                    strings.Repeat("x", 1010-256-len(cutMark)) + Masked + cutMark,
+		envelope.Bounded("hunter2 "+strings.Repeat("ä", 100)+strings.Repeat("x", 100), 50): Masked + cutMark,
+	} {
+		if got := m.Text(before); got != want {
+			t.Errorf("%s: got %s, want %s", before, got, want)
+		}
+	}
+	const text = "of hunter2"
+	original := Message{ID: text, Queue: text, FailedQueue: text, Exchange: text, Key: text, ContentType: text, ContentEncoding: text, CorrelationID: text, ReplyTo: text, Type: text, AppID: text,
+		Kind: text, Error: text, Stack: text, Host: text, Version: text, Ref: text, State: text, Group: text, Run: text,
+		Headers: map[string]any{"hunter2": "a", "hunter3": int64(1), "[masked 1]": "b", "nested": map[string]any{"hunter4": "c", "d": "e"}}}
+	shown := m.Apply(original)
+	v := reflect.ValueOf(shown)
+	for i := range v.NumField() {
+		name, want := v.Type().Field(i).Name, "of "+Masked
+		switch name {
+		case "Queue", "FailedQueue", "Ref", "State", "Group", "Run": // they name something
+			want = text
+		}
+		if v.Field(i).Kind() == reflect.String && v.Field(i).String() != want {
+			t.Errorf("%s: got %q, want %q", name, v.Field(i).String(), want)
+		}
+	}
+	headers := map[string]any{"[masked* 1]": Masked, "[masked* 2]": Masked, "[masked 1]": "b", "nested": map[string]any{"[masked 1]": Masked, "d": "e"}}
+	if !reflect.DeepEqual(shown.Headers, headers) {
+		t.Errorf("got the headers %v, want %v", shown.Headers, headers)
+	}
+	back, err := m.Unmask(original, shown)
+	if err != nil || !reflect.DeepEqual(back, original) {
+		t.Errorf("unmasked: got %+v, %v, want what it was", back, err)
+	}
+	shown.Headers["nested"].(map[string]any)["d"], shown.ID = "changed", "other"
+	delete(shown.Headers, "[masked* 2]")
+	back, err = m.Unmask(original, shown)
+	if want := (map[string]any{"hunter2": "a", "[masked 1]": "b", "nested": map[string]any{"hunter4": "c", "d": "changed"}}); err != nil || back.ID != "other" || !reflect.DeepEqual(back.Headers, want) {
+		t.Errorf("edited: got %q, %v, %v, want %v", back.ID, back.Headers, err, want)
+	}
+	shown.Headers["[masked* 1]"] = "other"
+	if _, err = m.Unmask(original, shown); !errors.Is(err, ErrMaskMoved) {
+		t.Errorf("a value for a name that is masked: got %v, want ErrMaskMoved", err)
+	}
+}
+
 func TestMaskHeaders(t *testing.T) {
 	m := newMask(t, cardRules)
 	original := Message{Headers: map[string]any{"authorization": "Bearer x", "X-Secret-Key": []byte{1}, "tenant": "t-7", "card": "1234-5678", "n": int32(3),
 		"nested": map[string]any{"authorization": int64(1), "b": int16(2)}, "list": []any{int8(1), "1234-5678"}}}
+	if shown := m.Apply(Message{Headers: map[string]any{"json": `{"card":"1234\u002d5678"}`}}); shown.Headers["json"] != Masked {
+		t.Errorf("with an escape: got %v, want %s", shown.Headers, Masked)
+	}
 	shown := m.Apply(original)
 	want := map[string]any{"authorization": Masked, "X-Secret-Key": Masked, "tenant": "t-7", "card": Masked, "n": int32(3),
 		"nested": map[string]any{"authorization": Masked, "b": int16(2)}, "list": []any{int8(1), Masked}}
@@ -126,19 +217,24 @@ func TestMaskRules(t *testing.T) {
 
 // What is masked comes back to the byte, and is masked again in the same way.
 func FuzzMask(f *testing.F) {
-	for _, seed := range []string{`{"customer":{"email":"a"},"cards":[{"number":1}],"x":"1234-5678"}`, "1234-5678 [masked 1]", `{"password":"[masked 1]"}`, `{"a":"1234\u002d5678"}`, "[", "\xff1234-5678"} {
+	for _, seed := range []string{`{"customer":{"email":"a"},"cards":[{"number":1}],"x":"1234-5678"}`, "1234-5678 [masked 1]", `{"password":"[masked 1]"}`, `{"a":"1234\u002d5678"}`, `{"1234\u002d5678":1}`, "[", "\xff1234-5678"} {
 		f.Add([]byte(seed), "application/json")
 	}
-	m := newMask(f, cardRules)
+	masks := []*Mask{newMask(f, cardRules), newMask(f, MaskRules{Texts: cardRules.Texts})}
 	f.Fuzz(func(t *testing.T, body []byte, kind string) {
-		original := Message{Body: body, ContentType: kind, Headers: map[string]any{"authorization": string(body), "x": string(body)}}
-		shown := m.Apply(original)
-		back, err := m.Unmask(original, shown)
-		if err != nil || !bytes.Equal(back.Body, body) || !reflect.DeepEqual(back.Headers, original.Headers) {
-			t.Fatalf("%q: shown %q, unmasked %q, %v", body, shown.Body, back.Body, err)
-		}
-		if again := m.Apply(back); !bytes.Equal(again.Body, shown.Body) {
-			t.Errorf("%q: masked again: got %q, want %q", body, again.Body, shown.Body)
+		original := Message{Body: body, ContentType: kind, Headers: map[string]any{"authorization": string(body), "x": string(body), kind: "y"}}
+		for _, m := range masks {
+			shown := m.Apply(original)
+			back, err := m.Unmask(original, shown)
+			if err != nil || !bytes.Equal(back.Body, body) || !reflect.DeepEqual(back.Headers, original.Headers) {
+				t.Fatalf("%q: shown %q, unmasked %q, %v", body, shown.Body, back.Body, err)
+			}
+			if again := m.Apply(back); !bytes.Equal(again.Body, shown.Body) {
+				t.Errorf("%q: masked again: got %q, want %q", body, again.Body, shown.Body)
+			}
+			if m.matchesEscaped(string(shown.Body)) {
+				t.Errorf("%q: %q shows what is masked to who resolves the escapes", body, shown.Body)
+			}
 		}
 	})
 }

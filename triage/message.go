@@ -2,6 +2,7 @@ package triage
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rehop/rehop/admin"
@@ -81,7 +82,7 @@ func FromFailed(failedQueue string, m admin.Message) Message {
 		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority, Timestamp: m.Timestamp,
 		CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppID: m.AppID,
 		Kind: string(m.Kind), Error: m.Error, Stack: m.Stack, Attempts: m.Attempts, Replays: m.Replays,
-		FailedAt: m.FailedAt, FirstFailed: m.FirstFailed, Host: m.Host,
+		FailedAt: m.FailedAt, FirstFailed: m.FirstFailed, Host: m.Host, Version: m.Version,
 	}
 }
 
@@ -109,6 +110,11 @@ func shorten(text string, limit int) string {
 		return text
 	}
 	return text[:limit] + "…"
+}
+
+// isShortened reports whether a text is what shorten returns for a longer one.
+func isShortened(text string, limit int) bool {
+	return len(text) == limit+len("…") && strings.HasSuffix(text, "…")
 }
 
 // maxMoment is the latest time that the index can hold, in milliseconds: in the year 2109.

@@ -29,7 +29,7 @@ const (
 )
 
 // fieldsHint lists the fields for errors.
-const fieldsHint = "the fields are queue, kind, error, key, exchange, host, id, state, group, run, since, until, header.NAME and body.PATH; put text with a colon in quotes"
+const fieldsHint = "the fields are queue, kind, error, key, exchange, host, version, id, state, group, run, since, until, header.NAME and body.PATH; put text with a colon in quotes"
 
 // ParseQuery reads a query. Times such as since:2h are relative to now. An error is a *[QueryError].
 //
@@ -37,7 +37,7 @@ const fieldsHint = "the fields are queue, kind, error, key, exchange, host, id, 
 //
 //	word               a word, in any text of the message: error, headers, body, names
 //	"two words"        words that follow each other
-//	queue:orders       the queue in which it failed; also kind, key, exchange, host, id, run; a * at the end matches any rest
+//	queue:orders       the queue in which it failed; also kind, key, exchange, host, version, id, run; a * at the end matches any rest
 //	error:refused      a word, or words in quotes, in the error
 //	header.tenant:t-7  the value of a header
 //	body.order.id:123  a value in a body that is JSON; arrays are searched through
@@ -152,7 +152,7 @@ func (p *parser) field(c *condition) (named bool, err error) {
 func endsName(r rune) bool { return unicode.IsSpace(r) || r == '"' }
 
 // fields are those with a name and no path.
-var fields = []field{inQueue, ofKind, inError, since, until, inGroup, inState, withID, withKey, toExchange, onHost, changedByID}
+var fields = []field{inQueue, ofKind, inError, since, until, inGroup, inState, withID, withKey, toExchange, onHost, ofVersion, changedByID}
 
 // path reads the path of a header or of a value in the body, and the colon after it. Parts of it may be in quotes.
 func (p *parser) path(c *condition, start int) error {

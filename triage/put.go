@@ -76,6 +76,15 @@ func (w *writer) begin(ctx context.Context, all []incoming) (*batch, error) {
 	if b.rows, err = w.rowsOf(ctx, slices.Compact(lineages)); err != nil {
 		return nil, err
 	}
+	again := make(map[lineage]bool) // there is another failure of it
+	for i := range all {
+		for _, r := range b.rows[all[i].lineage] {
+			again[r.lineage] = again[r.lineage] || r.failure != all[i].failure
+		}
+	}
+	if err := w.markLines(ctx, b.rows, func(r *row) bool { return again[r.lineage] }); err != nil {
+		return nil, err
+	}
 	if b.queues, err = w.queueRows(ctx, queues); err != nil {
 		return nil, err
 	}
@@ -142,11 +151,12 @@ func (b *batch) put(in *incoming) {
 }
 
 // earlier finds the row of an earlier failure of the same message: one that is not in its failed queue any more, or of which a failure with
-// more replays shows that it has left it.
+// more replays shows that it has left it. A message in the store has not failed again: another one has the same id. Nor has one of which it is not known
+// whether a run has taken it out of its queue: the row is needed to find what the store has of it.
 func earlier(rows []*row, in *incoming, isFree func(*row) bool) *row {
 	for _, r := range rows {
-		left := states[r.state] != Failed && states[r.state] != Kept || r.failure.replays < in.failure.replays
-		if isFree(r) && left && r.failure.before(in.failure) {
+		left := states[r.state] != Failed || r.failure.replays < in.failure.replays
+		if isFree(r) && left && !r.lined && r.failure.before(in.failure) {
 			return r
 		}
 	}
@@ -242,7 +252,7 @@ func (b *batch) insertAll(ctx context.Context) error {
 			partial = 1
 		}
 		messages[i] = []any{a.row.id, a.lineage[:], a.row.ordinal, a.group, a.queue, a.state, partial, a.failure.attempts, a.failure.replays, micros(a.failure.at), a.failure.digest, micros(a.ordered), a.first,
-			b.now, a.seen, a.born, len(m.Body), bytesOf(m.ID), bytesOf(m.Queue), bytesOf(m.Exchange), bytesOf(m.Key), bytesOf(m.Kind), bytesOf(m.Host), bytesOf(m.Version), bytesOf(a.run), bytesOf(m.Error)}
+			b.turn, a.seen, a.born, len(m.Body), bytesOf(m.ID), bytesOf(m.Queue), bytesOf(m.Exchange), bytesOf(m.Key), bytesOf(m.Kind), bytesOf(m.Host), bytesOf(m.Version), bytesOf(a.run), bytesOf(m.Error)}
 		body := m.Body
 		if body == nil {
 			body = []byte{}

@@ -32,6 +32,7 @@ const (
 	withKey     field = "key"
 	toExchange  field = "exchange"
 	onHost      field = "host"
+	ofVersion   field = "version"
 	changedByID field = "run"
 )
 
@@ -61,6 +62,7 @@ var names = map[field]nameField{
 	withKey:    {termKey, "routing_key", func(m *Message) string { return m.Key }},
 	toExchange: {termExchange, "exchange", func(m *Message) string { return m.Exchange }},
 	onHost:     {termHost, "host", func(m *Message) string { return m.Host }},
+	ofVersion:  {termVersion, "version", func(m *Message) string { return m.Version }},
 	withID:     {termID, "message_id", func(m *Message) string { return m.ID }},
 }
 

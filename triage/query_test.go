@@ -13,7 +13,7 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 func order() *Message {
 	return &Message{
-		ID: "m-1", Queue: "orders", FailedQueue: "orders.failed", Exchange: "shop", Key: "orders.eu.created", Kind: "timeout", Host: "web-3",
+		ID: "m-1", Queue: "orders", FailedQueue: "orders.failed", Exchange: "shop", Key: "orders.eu.created", Kind: "timeout", Host: "web-3", Version: "v1.2",
 		Error: "Dial tcp 10.0.0.5:5432: connection refused", FailedAt: noon.Add(-time.Hour), State: Failed, Group: "ab12cd34ef567890", Run: "r7",
 		Headers: map[string]any{"Tenant": "T-7", "retries": int32(3), "ratio": 0.5, "raw": []byte{0xff, 'b', 'l', 'o', 'b', 's', 0}, "nested": map[string]any{"a": []any{"x", int64(9)}}},
 		Body: []byte(`{"order": {"id": 9007199254740993, "price": 12.50, "note": "Straße nach MÜNCHEN\nsofort", "paid": true, "by": null},
@@ -25,7 +25,7 @@ func TestMatch(t *testing.T) {
 	for query, want := range map[string]bool{
 		"": true, "queue:orders": true, "queue:order": false, "queue:order*": true, "-queue:orders": false, "kind:timeout": true, "kind:panic": false,
 		"key:orders.*": true, "key:orders.eu.*": true, "key:orders.us.*": false, "key:ord*": true, "key:orders.eu.created": true, `key:"orders.*"`: false,
-		"exchange:shop": true, "host:web-*": true, "id:m-1": true, "id:M-1": false, "run:r7": true, "run:r8": false,
+		"exchange:shop": true, "host:web-*": true, "version:v1.*": true, "version:v1": false, "version:V1.2": false, "id:m-1": true, "id:M-1": false, "run:r7": true, "run:r8": false,
 		"error:refused": true, "error:REFUSED": true, `error:"connection refused"`: true, `error:"refused connection"`: false, "error:orders": false, "error:10.0.0.5": true,
 		"header.tenant:t-7": true, "header.TENANT:T-7": true, "header.tenant:t": false, "header.retries:3": true, "header.retries:3.0": true, "header.retries:4": false,
 		"header.ratio:0.5": true, "header.ratio:5e-1": true, "header.nested.a:x": true, "header.nested.a:9": true, `header."tenant":t-7`: true,

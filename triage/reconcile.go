@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 )
 
 // ErrSuperseded means that another sweep of the same failed queue has begun, so that this one cannot decide what is gone.
@@ -106,18 +107,22 @@ func (w *sweep) see(ctx context.Context, messages []Message) error {
 }
 
 // see decides what becomes of a message that is in its failed queue. Each row stands for one message, so a second one that is the same needs
-// a second row.
+// a second row. The row of a message in the store stands for that one.
 func (b *batch) see(in *incoming, generation int64) {
-	isFree := func(r *row) bool { return r.seen != generation }
-	for _, r := range b.rows[in.lineage] {
-		if !isFree(r) || r.failure != in.failure {
-			continue
+	isFree := func(r *row) bool { return r.seen != generation && !r.stored }
+	same := func(want func(*row) bool) int {
+		return slices.IndexFunc(b.rows[in.lineage], func(r *row) bool { return isFree(r) && r.failure == in.failure && want(r) })
+	}
+	at := same(func(r *row) bool { return states[r.state] == Failed })
+	if at < 0 {
+		if at = same(func(*row) bool { return true }); at >= 0 {
+			b.revived = append(b.revived, b.rows[in.lineage][at])
 		}
+	}
+	if at >= 0 {
+		r := b.rows[in.lineage][at]
 		r.seen = generation
 		b.found = append(b.found, r)
-		if states[r.state] != Failed {
-			b.revived = append(b.revived, r)
-		}
 		return
 	}
 	r := earlier(b.rows[in.lineage], in, isFree)
@@ -141,6 +146,29 @@ func (b *batch) setSeen(ctx context.Context) error {
 	})
 }
 
+// leaveQueue records that messages are not in their failed queue any more: those whose contents are in the store were taken out by a run that could not
+// record it, and the others are gone.
+func (w *writer) leaveQueue(ctx context.Context, c *counters, rows []*row) error {
+	lines, err := w.linesOf(ctx, rows)
+	if err != nil {
+		return err
+	}
+	byState := make(map[State][]*row)
+	for _, r := range rows {
+		to, ok := lines[r]
+		if !ok {
+			to = Gone
+		}
+		byState[to] = append(byState[to], r)
+	}
+	for _, to := range []State{Kept, Discarded, Gone} {
+		if err := w.setStates(ctx, c, byState[to], to, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // finishSome is how many rows are declared gone in one transaction.
 const finishSome = 1000
 
@@ -162,7 +190,7 @@ func (w *sweep) finish(ctx context.Context) error {
 				return err
 			}
 			counters := newCounters()
-			if err := tx.setStates(ctx, counters, rows, Gone, ""); err != nil {
+			if err := tx.leaveQueue(ctx, counters, rows); err != nil {
 				return err
 			}
 			if len(rows) < finishSome {
@@ -175,7 +203,11 @@ func (w *sweep) finish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.done.Gone += len(rows)
+		for _, r := range rows {
+			if states[r.state] == Gone {
+				w.done.Gone++
+			}
+		}
 		if more = len(rows) == finishSome; more {
 			last = rows[len(rows)-1].id
 		}

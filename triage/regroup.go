@@ -8,33 +8,60 @@ import (
 	"strings"
 )
 
-// regroupSome is how many messages are grouped again in one transaction.
-const regroupSome = 200
+// Bounds of what is grouped again in one transaction, so that others do not wait for long.
+const (
+	regroupSome  = 200
+	regroupBytes = 16 << 20 // of bodies
+)
 
 // Regroup puts messages into the groups of the store's grouping that are in groups of another version. Groups keep the state, the assignee and
 // the note where possible: those of a group that is split are those of each part; of groups that become one, the state that needs more
-// attention counts. It returns how many messages it has moved. It can be interrupted and repeated, also while messages are put.
-func (s *Store) Regroup(ctx context.Context) (moved int, err error) {
-	for {
+// attention counts. It returns how many messages it has moved. It can be interrupted and repeated, also while messages are put. A [Service] does it at
+// its start for groups of older versions.
+func (s *Store) Regroup(ctx context.Context) (moved int, err error) { return s.regroup(ctx, "<>") }
+
+// regroup is Regroup for groups whose version is "<" or "<>" that of the store's grouping.
+func (s *Store) regroup(ctx context.Context, other string) (moved int, err error) {
+	for after := int64(-1); ; {
+		some, err := s.toRegroup(ctx, other, after)
+		if err != nil {
+			return moved, fmt.Errorf("triage: regroup: %w", err)
+		}
+		if len(some) == 0 {
+			return moved, nil
+		}
+		after = some[len(some)-1]
 		n := 0
-		err := s.write(ctx, func(w *writer) (err error) {
-			n, err = w.regroup(ctx)
+		err = s.write(ctx, func(w *writer) (err error) {
+			n, err = w.regroup(ctx, other, some)
 			return err
 		})
 		if err != nil {
 			return moved, fmt.Errorf("triage: regroup: %w", err)
 		}
-		if moved += n; n < regroupSome {
-			return moved, nil
-		}
+		moved += n
 	}
 }
 
-// regroup moves some messages.
-func (w *writer) regroup(ctx context.Context) (moved int, err error) {
+// toRegroup finds the next messages after a number. It may read many others before them, so it does that while others write.
+func (s *Store) toRegroup(ctx context.Context, other string, after int64) (numbers []int64, err error) {
+	query := "SELECT m.id, m.size FROM " + s.table("message") + " m JOIN " + s.table("group") + " g ON g.number = m.group_number WHERE m.id > ? AND g.version " + other + " ? ORDER BY m.id LIMIT ?"
+	found, err := readAll(ctx, s.db, s.sql.Bind(query), []any{after, s.grouping.Version, regroupSome}, scanPair)
+	size := int64(0)
+	for _, one := range found {
+		if size += one[1]; size > regroupBytes && len(numbers) > 0 {
+			break
+		}
+		numbers = append(numbers, one[0])
+	}
+	return numbers, err
+}
+
+// regroup moves messages, unless somebody else has moved them.
+func (w *writer) regroup(ctx context.Context, other string, some []int64) (moved int, err error) {
 	s := w.store
-	query := "SELECT " + listed + ", " + contents + " FROM " + s.contentsFrom() + " WHERE g.version <> ? ORDER BY m.id LIMIT ?"
-	messages, err := readAll(ctx, w, s.sql.Bind(query), []any{s.grouping.Version, regroupSome}, scanContents)
+	query := "SELECT " + listed + ", " + contents + " FROM " + s.contentsFrom() + " WHERE g.version " + other + " ? AND m.id IN (" + marks(len(some)) + ") ORDER BY m.id"
+	messages, err := readAll(ctx, w, s.sql.Bind(query), append([]any{s.grouping.Version}, anyArgs(some)...), scanContents)
 	if err != nil || len(messages) == 0 {
 		return 0, err
 	}

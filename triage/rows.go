@@ -95,13 +95,16 @@ type row struct {
 	state   int
 	failure failure
 	first   int64 // micros
+	changed int64 // the turn in which it has failed, or has changed its state
 	seen    int64
 	born    int64
 	run     string
 	other   bool // it was read, and does not match
+	lined   bool // the store has its contents, as far as markLines was asked
+	stored  bool // it is not in its failed queue but in the store
 }
 
-const rowColumns = "id, lineage, ordinal, group_number, queue_number, state, attempts, replays, failure, digest, first_failed, seen, born, run"
+const rowColumns = "id, lineage, ordinal, group_number, queue_number, state, attempts, replays, failure, digest, first_failed, changed, seen, born, run"
 
 func scanRow(rows *sql.Rows) (*row, error) {
 	var r row
@@ -114,7 +117,7 @@ func scanRow(rows *sql.Rows) (*row, error) {
 
 // columns are where rowColumns are read to, and complete sets the rest.
 func (r *row) columns(key *[]byte, failed *int64, run *[]byte) []any {
-	return []any{&r.id, key, &r.ordinal, &r.group, &r.queue, &r.state, &r.failure.attempts, &r.failure.replays, failed, &r.failure.digest, &r.first, &r.seen, &r.born, run}
+	return []any{&r.id, key, &r.ordinal, &r.group, &r.queue, &r.state, &r.failure.attempts, &r.failure.replays, failed, &r.failure.digest, &r.first, &r.changed, &r.seen, &r.born, run}
 }
 
 func (r *row) complete(key []byte, failed int64, run []byte) {

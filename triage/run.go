@@ -1,15 +1,19 @@
 package triage
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/internal/headerjson"
 	"github.com/rehop/rehop/internal/rabbit"
 )
@@ -25,7 +29,8 @@ const (
 	ActionDiscard Action = "discard"
 	// ActionRestore returns messages that are Discarded or Kept to their failed queue.
 	ActionRestore Action = "restore"
-	// ActionKeep moves messages from their failed queue into the store. It needs a store with Config.RequireDurable.
+	// ActionKeep moves messages from their failed queue into the store. It needs a database whose settings
+	// let no crash lose commits; see [dialect.Dialect.Durability].
 	ActionKeep Action = "keep"
 )
 
@@ -64,14 +69,17 @@ type RunPlan struct {
 	Query Query
 	// Refs chooses messages by their Refs instead. Default: Query.
 	Refs []string
-	// UpTo leaves out messages that match Query and have failed, or changed their state, since then: the At of a RunCount. Default: none
-	// is left out.
+	// UpTo leaves out messages that have failed, or changed their state, since then: the At of a RunCount. Default: none is left out.
 	UpTo time.Time
+	// ID is the ID of the run, from NewRunID. If there is a run with this ID, StartRun starts nothing and returns that one, so that a plan
+	// that is confirmed twice is one run. Default: a new one.
+	ID string
 	// Actor is who wants it, for the audit. Required.
 	Actor string
-	// To is the queue for messages of a replay. Default: the queue in which each has failed.
+	// To is the queue for messages of a replay. It cannot be one that rehop uses itself, such as a failed queue: admin.ErrTarget. Default:
+	// the queue in which each has failed.
 	To string
-	// Rate is how many messages are replayed per second at most. Default: no limit.
+	// Rate is how many messages are replayed per second at most, rounded to millionths; the lowest is one millionth. Default: no limit.
 	Rate float64
 	// Canary replays 1 message, then 10, then 100 or 5 % of all if that is less, and then the rest. Before each step it waits for the
 	// outcome of every message that was sent. It needs subscribers with rehop.Config.Reports.
@@ -141,23 +149,29 @@ func (p RunPlan) check() error {
 	if !slices.Contains(actions[:], p.Action) {
 		add("there is no action %q: it can be replay, discard, restore or keep", string(p.Action))
 	}
+	if p.ID != "" && !runID.MatchString(p.ID) {
+		add("ID is %q, it must be from NewRunID", shorten(p.ID, 60))
+	}
 	if p.Action != ActionReplay && (p.To != "" || p.Rate != 0 || p.Canary || p.StopAbove != 0 || p.Edit != nil) {
-		add("To, Rate, Canary, StopAbove and Edit are for the action replay only")
+		add("another queue, a rate, a canary, a share of failures at which it stops and an edit are for the action replay only")
 	}
 	if p.Actor == "" {
 		add("Actor is required: the audit records who has started a run")
 	}
+	if strings.HasPrefix(p.To, ownPrefix) {
+		faults = append(faults, fmt.Errorf("%w: %q", admin.ErrTarget, p.To))
+	}
 	if len(p.To) > maxName {
-		add("the name of queue To has %d bytes, at most %d are possible", len(p.To), maxName)
+		add("the name of the queue to which it replays has %d bytes, at most %d are possible", len(p.To), maxName)
 	}
 	if !(p.Rate >= 0 && p.Rate <= maxRate) {
-		add("Rate is %v, it must be from 0 to %d", p.Rate, maxRate)
+		add("the rate is %v, it must be from 0 to %d", p.Rate, maxRate)
 	}
 	if !(p.StopAbove >= 0 && p.StopAbove <= 1) {
-		add("StopAbove is %v, it must be from 0 to 1", p.StopAbove)
+		add("the share of failures at which it stops is %v, it must be from 0 to 1", p.StopAbove)
 	}
 	if p.Edit != nil && len(p.Refs) != 1 {
-		add("Edit needs exactly one message in Refs")
+		add("an edit is for exactly one message")
 	}
 	return errors.Join(faults...)
 }
@@ -166,16 +180,27 @@ const (
 	maxRate          = 1_000_000
 	defaultStopAbove = 0.1
 	millionths       = 1_000_000
+	ownPrefix        = "rehop." // of queues that all programs with rehop share
 )
+
+// inMillionths is a number in the database. What is not 0 does not become 0, which would mean that there is no limit.
+func inMillionths(n float64) int64 {
+	if n > 0 {
+		return max(1, int64(math.Round(n*millionths)))
+	}
+	return 0
+}
 
 // edit is an Edit in the database.
 type edit struct {
 	Body        []byte          `json:"body"`
 	ContentType []byte          `json:"content_type"`
 	Headers     json.RawMessage `json:"headers"`
+	// Original is the message before the edit, as a line of an export, from when it is sent on.
+	Original []byte `json:"original,omitempty"`
 }
 
-func (e *Edit) marshal() ([]byte, error) {
+func (e *Edit) marshal(original []byte) ([]byte, error) {
 	if e == nil {
 		return []byte{}, nil
 	}
@@ -183,39 +208,55 @@ func (e *Edit) marshal() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the edited headers: %w", err)
 	}
-	return json.Marshal(edit{e.Body, []byte(e.ContentType), headers})
+	return json.Marshal(edit{e.Body, []byte(e.ContentType), headers, original})
 }
 
-func readEdit(text []byte) (*Edit, error) {
+func readEdit(text []byte) (changed *Edit, original []byte, err error) {
 	if len(text) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	var e edit
 	if err := json.Unmarshal(text, &e); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	headers, err := headerjson.Unmarshal(e.Headers)
-	return &Edit{Body: e.Body, ContentType: string(e.ContentType), Headers: headers}, err
+	return &Edit{Body: e.Body, ContentType: string(e.ContentType), Headers: headers}, e.Original, err
 }
 
+// NewRunID returns an ID for RunPlan.ID.
+func NewRunID() string { return rabbit.NewID() }
+
+var runID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
 // StartRun fixes the set of messages of a run and records it, with an entry in the audit, in one transaction. A [Service] then works on
-// it: of this process or of another one. It returns ErrNothingToDo if the set would be empty.
+// it: of this process or of another one. It returns ErrNothingToDo if the set would be empty, and dialect.ErrNotDurable if messages are to be
+// kept in a database that can lose them.
 func (s *Store) StartRun(ctx context.Context, plan RunPlan) (Run, error) {
 	if err := plan.check(); err != nil {
 		return Run{}, fmt.Errorf("triage: start a run: %w", err)
 	}
-	if plan.Action == ActionKeep && !s.durable {
-		return Run{}, errors.New("triage: start a run: the store must be opened with RequireDurable to keep messages: a crash of the database could lose them otherwise")
+	if plan.Action == ActionKeep {
+		if err := s.checkDurable(ctx); err != nil {
+			return Run{}, fmt.Errorf("triage: start a run that keeps messages: %w", err)
+		}
 	}
 	if plan.Canary && plan.StopAbove == 0 {
 		plan.StopAbove = defaultStopAbove
 	}
-	edited, err := plan.Edit.marshal()
+	edited, err := plan.Edit.marshal(nil)
 	if err != nil {
 		return Run{}, fmt.Errorf("triage: start a run: %w", err)
 	}
-	id := rabbit.NewID()
+	id := cmp.Or(plan.ID, NewRunID())
 	err = s.write(ctx, func(w *writer) error {
+		if plan.ID != "" {
+			if _, err := s.run(ctx, w, id); !errors.Is(err, ErrNotFound) {
+				return err // it was started before
+			}
+		}
+		if err := w.checkTarget(ctx, plan.To); err != nil {
+			return err
+		}
 		number, err := w.insertRun(ctx, id, plan, edited)
 		if err != nil {
 			return err
@@ -238,6 +279,20 @@ func (s *Store) StartRun(ctx context.Context, plan RunPlan) (Run, error) {
 		return Run{}, fmt.Errorf("triage: start a run: %w", err)
 	}
 	return s.Run(ctx, id)
+}
+
+// checkTarget returns admin.ErrTarget if messages cannot be replayed to a queue, as far as the index knows: it is a failed queue. The service asks the
+// broker about others.
+func (w *writer) checkTarget(ctx context.Context, to string) error {
+	var known int
+	if to == "" {
+		return nil
+	}
+	err := w.QueryRowContext(ctx, w.store.sql.Bind("SELECT COUNT(*) FROM "+w.store.table("queue")+" WHERE name = ?"), bytesOf(to)).Scan(&known)
+	if err == nil && known > 0 {
+		err = fmt.Errorf("%w: %q is a failed queue", admin.ErrTarget, to)
+	}
+	return err
 }
 
 // runDetails are what the audit records of a run.
@@ -264,8 +319,8 @@ func (w *writer) insertRun(ctx context.Context, id string, plan RunPlan, edited 
 	_, err = w.ExecContext(ctx, w.store.sql.Bind("INSERT INTO "+w.store.table("run")+
 		" (number, id, action, state, actor, query, target, rate, canary, stop_above, edit, reason, created, changed, planned, sending, sent, succeeded, failed, gone, refused)"+
 		" VALUES (?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0)"),
-		number, bytesOf(id), slices.Index(actions[:], plan.Action), bytesOf(plan.Actor), bytesOf(plan.Query.String()), bytesOf(plan.To), int64(plan.Rate*1000), canary,
-		int64(plan.StopAbove*millionths), edited, []byte{}, w.now, w.now)
+		number, bytesOf(id), slices.Index(actions[:], plan.Action), bytesOf(plan.Actor), bytesOf(plan.Query.String()), bytesOf(plan.To), inMillionths(plan.Rate), canary,
+		inMillionths(plan.StopAbove), edited, []byte{}, w.now, w.now)
 	return number, err
 }
 
@@ -277,6 +332,8 @@ type runRow struct {
 	number int64
 	canary int // canaryOff, canaryOn or canaryOver
 	edit   *Edit
+	// original is the message of edit before it, if that was sent.
+	original []byte
 }
 
 // Whether a run waits for outcomes.
@@ -307,9 +364,9 @@ func scanRun(rows *sql.Rows) (r runRow, err error) {
 		return r, fmt.Errorf("run %s has the unknown action %d or state %d: it was written by a newer version of rehop", id, action, state)
 	}
 	r.ID, r.Action, r.State, r.Actor, r.Query, r.To, r.Reason = string(id), actions[action], runStates[state], string(actor), string(query), string(target), string(reason)
-	r.Rate, r.Canary, r.StopAbove, r.Edited = float64(rate)/1000, r.canary != canaryOff, float64(stopAbove)/millionths, len(edited) > 0
+	r.Rate, r.Canary, r.StopAbove, r.Edited = float64(rate)/millionths, r.canary != canaryOff, float64(stopAbove)/millionths, len(edited) > 0
 	r.Created, r.Changed = timeOfMicros(created), timeOfMicros(changed)
-	r.edit, err = readEdit(edited)
+	r.edit, r.original, err = readEdit(edited)
 	return r, err
 }
 

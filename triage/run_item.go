@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
 )
@@ -45,105 +43,18 @@ func (i *item) key() string { return i.lineage.ref(i.ordinal) }
 
 const itemFields = "lineage, ordinal, queue_number, state, attempts, replays, failure, digest, sent_id"
 
-func scanItem(rows *sql.Rows) (*item, error) {
+func scanItem(rows *sql.Rows, more ...any) (*item, error) {
 	var i item
 	var key, id []byte
 	var at int64
-	err := rows.Scan(&key, &i.ordinal, &i.queue, &i.state, &i.failure.attempts, &i.failure.replays, &at, &i.failure.digest, &id)
+	to := []any{&key, &i.ordinal, &i.queue, &i.state, &i.failure.attempts, &i.failure.replays, &at, &i.failure.digest, &id}
+	err := rows.Scan(append(to, more...)...)
 	copy(i.lineage[:], key)
 	i.failure.at, i.sentID = at/1000, string(id)
 	return &i, err
 }
 
-// freezeSome is how many messages are read at a time to fix the set of a run.
-const freezeSome = 1000
-
-// freeze records the messages of a run, and returns how many there are. Nobody changes the index meanwhile.
-func (w *writer) freeze(ctx context.Context, run int64, plan RunPlan) (n int, err error) {
-	err = w.eachOfPlan(ctx, plan, func(rows []*row) error {
-		var values [][]any
-		for _, r := range rows {
-			values = append(values, []any{run, r.lineage[:], r.ordinal, r.queue, int(planned), r.failure.attempts, r.failure.replays, micros(r.failure.at), r.failure.digest, []byte{}, []byte{}})
-		}
-		n += len(values)
-		return w.insert(ctx, w.store.table("run_item"), "run_number, lineage, ordinal, queue_number, state, attempts, replays, failure, digest, sent_id, reason", "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-	})
-	return n, err
-}
-
-// eachOfPlan reads the rows of the messages of a plan: those to which its action can apply.
-func (w *writer) eachOfPlan(ctx context.Context, plan RunPlan, do func([]*row) error) error {
-	from := plan.Action.from()
-	add := func(rows []*row) error {
-		return do(slices.DeleteFunc(rows, func(r *row) bool { return !slices.Contains(from, states[r.state]) }))
-	}
-	if len(plan.Refs) > 0 {
-		return w.eachOfRefs(ctx, plan.Refs, add)
-	}
-	return w.eachMatch(ctx, plan.Query, plan.UpTo, add)
-}
-
-// eachOfRefs reads the rows of some Refs.
-func (w *writer) eachOfRefs(ctx context.Context, refs []string, do func([]*row) error) error {
-	wanted := make(map[string]bool, len(refs))
-	var lineages []lineage
-	for _, ref := range refs {
-		l, ordinal, err := parseRef(ref)
-		if err != nil {
-			return err
-		}
-		if !wanted[l.ref(ordinal)] {
-			wanted[l.ref(ordinal)] = true
-			lineages = append(lineages, l)
-		}
-	}
-	found, err := w.rowsOf(ctx, lineages)
-	if err != nil {
-		return err
-	}
-	var rows []*row
-	for _, l := range lineages {
-		for _, r := range found[l] {
-			if ref := l.ref(r.ordinal); wanted[ref] {
-				delete(wanted, ref)
-				rows = append(rows, r)
-			}
-		}
-	}
-	return do(rows)
-}
-
-// eachMatch reads the rows of all messages that match a query, without any bound. If upTo is not zero, those that have changed since are left
-// out.
-func (w *writer) eachMatch(ctx context.Context, q Query, upTo time.Time, do func([]*row) error) error {
-	p, err := w.store.compile(ctx, w, q)
-	if err != nil || p.none {
-		return err
-	}
-	if !upTo.IsZero() {
-		p.add("m.changed <= ?", upTo.UnixMicro())
-	}
-	columns, joined := "m."+strings.ReplaceAll(rowColumns, ", ", ", m."), ""
-	scan := scanRow
-	if q.needsText() {
-		columns, joined = listed+", "+contents+", "+columns, w.store.joins()+" LEFT JOIN "+w.store.table("content")+" c ON c.id = m.id"
-		scan = func(rows *sql.Rows) (*row, error) { return scanVerified(rows, q) }
-	}
-	for before := int64(0); ; {
-		query, args := p.sql(columns, joined, before, freezeSome)
-		found, err := readAll(ctx, w, query, args, scan)
-		if err != nil || len(found) == 0 {
-			return err
-		}
-		before = found[len(found)-1].id
-		if err := do(slices.DeleteFunc(slices.Clone(found), func(r *row) bool { return r.other })); err != nil {
-			return err
-		}
-		if len(found) < freezeSome {
-			return nil
-		}
-	}
-}
+func scanOneItem(rows *sql.Rows) (*item, error) { return scanItem(rows) }
 
 // items reads items of a run by lineage.
 func (s *Store) items(ctx context.Context, db querier, run int64, lineages []lineage) (map[lineage][]*item, error) {
@@ -153,7 +64,7 @@ func (s *Store) items(ctx context.Context, db querier, run int64, lineages []lin
 		for i := range some {
 			args = append(args, some[i][:])
 		}
-		all, err := readAll(ctx, db, s.sql.Bind("SELECT "+itemFields+" FROM "+s.table("run_item")+" WHERE run_number = ? AND lineage IN ("+marks(len(some))+") ORDER BY lineage, ordinal"), args, scanItem)
+		all, err := readAll(ctx, db, s.sql.Bind("SELECT "+itemFields+" FROM "+s.table("run_item")+" WHERE run_number = ? AND lineage IN ("+marks(len(some))+") ORDER BY lineage, ordinal"), args, scanOneItem)
 		for _, i := range all {
 			found[i.lineage] = append(found[i.lineage], i)
 		}
@@ -206,9 +117,13 @@ type claim struct {
 	run     runRow
 	claimed map[string]bool // items that the sweep has taken already
 	from    []itemState     // which items can be taken
-	// line returns a message as a line of an export, to store it. Nil: it is not stored.
-	line func(n int) ([]byte, error)
+	// line returns a message as a line of an export, to store it: until it is restored, or, of an edit, in case the edited message fails. Nil: it is not stored.
+	line    func(n int) ([]byte, error)
+	allowed guard
 }
+
+// guard returns an error if the process may not work on runs any more.
+type guard func(ctx context.Context, w *writer) error
 
 // fits reports whether a message of a failed queue is an item that can be taken.
 func (c claim) fits(i *item, in *incoming) bool {
@@ -233,6 +148,9 @@ func (s *Store) claim(ctx context.Context, c claim, all []incoming) ([]*item, er
 	}
 	err = s.write(ctx, func(w *writer) error {
 		clear(mine)
+		if err := c.allowed(ctx, w); err != nil {
+			return err
+		}
 		if now, err := s.run(ctx, w, c.run.ID); err != nil || now.State != Running {
 			return errors.Join(err, errHalted)
 		}
@@ -240,14 +158,26 @@ func (s *Store) claim(ctx context.Context, c claim, all []incoming) ([]*item, er
 		if err != nil {
 			return err
 		}
+		rows, err := w.rowsOf(ctx, lineages)
+		if err == nil {
+			err = w.markLines(ctx, rows, func(*row) bool { return false })
+		}
+		if err != nil {
+			return err
+		}
 		counts, taken := make(itemCounts), make(map[string]bool)
+		for _, of := range rows {
+			for _, r := range of {
+				taken[r.lineage.ref(r.ordinal)] = r.stored // the message in the queue is another one, which is equal
+			}
+		}
 		for n := range all {
 			at := slices.IndexFunc(items[all[n].lineage], func(i *item) bool { return c.fits(i, &all[n]) && !taken[i.key()] })
 			if at < 0 {
 				continue
 			}
 			i := items[all[n].lineage][at]
-			taken[i.key()], mine[n] = true, i
+			taken[i.key()] = true
 			if i.sentID == "" {
 				if i.sentID = all[n].message.ID; i.sentID == "" || c.run.edit != nil {
 					i.sentID = rabbit.NewID()
@@ -255,13 +185,32 @@ func (s *Store) claim(ctx context.Context, c claim, all []incoming) ([]*item, er
 			}
 			if c.line != nil {
 				line, err := c.line(n)
-				if err == nil {
-					err = w.keepLine(ctx, i, line)
+				if err != nil {
+					return err
+				}
+				stored := line
+				if c.run.edit != nil {
+					if stored, err = c.run.edit.marshal(line); err != nil {
+						return err
+					}
+				}
+				if s.maxLine > 0 && len(stored) > s.maxLine {
+					reason := fmt.Sprintf("it has %d bytes as a line of an export, and the database takes %d: raise max_allowed_packet", len(stored), s.maxLine)
+					if err := w.setItem(ctx, counts, c.run.number, i, refused, reason); err != nil {
+						return err
+					}
+					continue
+				}
+				if c.run.edit != nil {
+					_, err = w.ExecContext(ctx, s.sql.Bind("UPDATE "+s.table("run")+" SET edit = ? WHERE number = ?"), stored, c.run.number)
+				} else {
+					err = w.keepLine(ctx, i, line, c.run.Action.stateAfter())
 				}
 				if err != nil {
 					return err
 				}
 			}
+			mine[n] = i
 			if err := w.setItem(ctx, counts, c.run.number, i, sending, ""); err != nil {
 				return err
 			}
@@ -299,7 +248,11 @@ func (s *Store) unclaim(ctx context.Context, run runRow, some []Message) error {
 		counts := make(itemCounts)
 		for n := range all {
 			if at := slices.IndexFunc(items[all[n].lineage], func(i *item) bool { return c.fits(i, &all[n]) }); at >= 0 {
-				if err := w.setItem(ctx, counts, run.number, items[all[n].lineage][at], planned, ""); err != nil {
+				i := items[all[n].lineage][at]
+				if err := w.setItem(ctx, counts, run.number, i, planned, ""); err != nil {
+					return err
+				}
+				if err := w.forgetLine(ctx, i); err != nil {
 					return err
 				}
 			}
@@ -343,12 +296,23 @@ func (s *Store) settle(ctx context.Context, run runRow, some []settled) error {
 		counts, done := make(itemCounts), make([]*item, 0, len(some))
 		for _, one := range some {
 			at := slices.IndexFunc(items[one.item.lineage], func(i *item) bool { return i.ordinal == one.item.ordinal })
-			if at < 0 || items[one.item.lineage][at].state != sending {
+			if at < 0 {
 				continue
 			}
 			i, to := items[one.item.lineage][at], sent
+			if i.state == failedAgain && one.reason == "" {
+				if err := w.keepOriginal(ctx, run, i); err != nil {
+					return err
+				}
+			}
+			if i.state != sending {
+				continue
+			}
 			if one.reason != "" {
 				to = refused
+				if err := w.releaseLine(ctx, run, i); err != nil {
+					return err
+				}
 			} else {
 				done = append(done, i)
 			}
@@ -359,20 +323,32 @@ func (s *Store) settle(ctx context.Context, run runRow, some []settled) error {
 		if err := w.moveMessages(ctx, run, done, append(run.Action.from(), Gone), run.Action.stateAfter()); err != nil {
 			return err
 		}
+		if run.Action == ActionReplay {
+			if err := w.dropCopies(ctx, done); err != nil {
+				return err
+			}
+		}
 		return counts.flush(ctx, w)
 	})
 }
 
-// moveMessages changes the states of the messages of items, unless they have failed again since.
-func (w *writer) moveMessages(ctx context.Context, run runRow, items []*item, from []State, to State) error {
+// lineagesOf are the lineages of items, each once.
+func lineagesOf(items []*item) []lineage {
 	lineages := make([]lineage, 0, len(items))
-	wanted := make(map[string]failure, len(items))
 	for _, i := range items {
 		lineages = append(lineages, i.lineage)
-		wanted[i.key()] = i.failure
 	}
 	slices.SortFunc(lineages, func(a, b lineage) int { return slices.Compare(a[:], b[:]) })
-	found, err := w.rowsOf(ctx, slices.Compact(lineages))
+	return slices.Compact(lineages)
+}
+
+// moveMessages changes the states of the messages of items, unless they have failed again since.
+func (w *writer) moveMessages(ctx context.Context, run runRow, items []*item, from []State, to State) error {
+	wanted := make(map[string]failure, len(items))
+	for _, i := range items {
+		wanted[i.key()] = i.failure
+	}
+	found, err := w.rowsOf(ctx, lineagesOf(items))
 	if err != nil {
 		return err
 	}
@@ -392,7 +368,8 @@ func (w *writer) moveMessages(ctx context.Context, run runRow, items []*item, fr
 }
 
 // finishQueue decides about the items in some states that a complete sweep of a failed queue has not found: what was being sent when a process was killed
-// has been removed, and so was sent; the others are gone.
+// has been removed, and so was sent; the others are gone. Of a restore all are gone: what it returns is recorded together with the deletion of its contents, so
+// that an item without contents was not returned.
 func (s *Store) finishQueue(ctx context.Context, run runRow, queue int64, from []itemState) error {
 	for {
 		var some []*item
@@ -403,18 +380,23 @@ func (s *Store) finishQueue(ctx context.Context, run runRow, queue int64, from [
 				args = append(args, int(state))
 			}
 			var err error
-			if some, err = readAll(ctx, w, s.sql.Bind(query), append(args, queue, finishSome), scanItem); err != nil {
+			if some, err = readAll(ctx, w, s.sql.Bind(query), append(args, queue, finishSome), scanOneItem); err != nil {
 				return err
 			}
 			counts := make(itemCounts)
 			var done []*item
 			for _, i := range some {
 				to := gone
-				if i.state == sending {
+				if i.state == sending && run.Action != ActionRestore {
 					to = sent
 					done = append(done, i)
 				}
 				if err := w.setItem(ctx, counts, run.number, i, to, ""); err != nil {
+					return err
+				}
+			}
+			if run.Action == ActionReplay {
+				if done, err = w.leaveToStore(ctx, done); err != nil {
 					return err
 				}
 			}
@@ -492,7 +474,7 @@ func (s *Store) PutOutcomes(ctx context.Context, some []Outcome) error {
 // putOutcome records an outcome. It may arrive before it is recorded that the message was sent.
 func (w *writer) putOutcome(ctx context.Context, counts itemCounts, run runRow, o Outcome) error {
 	found, err := readAll(ctx, w, w.store.sql.Bind("SELECT "+itemFields+" FROM "+w.store.table("run_item")+" WHERE run_number = ? AND sent_id = ? AND state IN (?, ?) ORDER BY lineage, ordinal LIMIT 1"),
-		[]any{run.number, bytesOf(o.ID), int(sending), int(sent)}, scanItem)
+		[]any{run.number, bytesOf(o.ID), int(sending), int(sent)}, scanOneItem)
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -504,10 +486,32 @@ func (w *writer) putOutcome(ctx context.Context, counts itemCounts, run runRow, 
 		}
 		state = Discarded // the edited message has failed in its place
 	}
+	isTaken := found[0].state == sent
 	if err := w.setItem(ctx, counts, run.number, found[0], to, ""); err != nil {
 		return err
 	}
-	return w.moveMessages(ctx, run, found[:1], []State{Failed, Kept, Replayed, Gone}, state)
+	if err := w.moveMessages(ctx, run, found[:1], []State{Failed, Kept, Replayed, Gone}, state); err != nil || state != Discarded || !isTaken {
+		return err // settle finds out what was taken
+	}
+	return w.keepOriginal(ctx, run, found[0])
+}
+
+// keepOriginal stores the message of which an edited one has failed, so that it can be restored. It is known to be out of its failed queue.
+func (w *writer) keepOriginal(ctx context.Context, run runRow, i *item) error {
+	if run.edit == nil {
+		return nil
+	}
+	run, err := w.store.run(ctx, w, run.ID)
+	if err != nil || run.original == nil {
+		return err
+	}
+	found, err := w.rowsOf(ctx, []lineage{i.lineage})
+	if err != nil || !slices.ContainsFunc(found[i.lineage], func(r *row) bool {
+		return r.ordinal == i.ordinal && r.failure == i.failure && states[r.state] == Discarded
+	}) {
+		return err
+	}
+	return w.keepLine(ctx, i, run.original, Discarded)
 }
 
 // ItemState is how far a run is with a message.

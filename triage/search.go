@@ -5,17 +5,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Page is a part of the result of a search.
 type Page struct {
 	Limit int    // how many messages; default 50, at most 500
 	After string // the Next of the page before; empty: the first page
+	// Whole: with headers, body and stack. A page then ends earlier if they are large.
+	Whole bool
 }
 
 // Result is the result of a search, newest failures first.
 type Result struct {
-	Messages []Message // without headers, body and stack: see [Store.Message]
+	Messages []Message // without headers, body and stack, unless Page.Whole is set: see [Store.Message]
 	Next     string    // for Page.After; empty if there are no more
 	// Unfinished means that the search stopped before it had a whole page, because it had read very many messages to find words that
 	// follow each other. Next continues it.
@@ -33,6 +36,7 @@ const (
 	maxCount       = 1000
 	maxVerified    = 5000     // messages whose text is read for one page
 	maxVerifiedSum = 64 << 20 // bytes of their bodies
+	maxWholeSum    = 4 << 20  // bytes after which a page of whole messages ends
 )
 
 // Search returns messages that match a query.
@@ -58,8 +62,8 @@ func (s *Store) search(ctx context.Context, q Query, page Page) (r Result, err e
 	limit := min(cmp.Or(max(page.Limit, 0), defaultLimit), maxLimit)
 	switch {
 	case p.none:
-	case q.needsText():
-		err = s.verified(ctx, q, p, before, limit, &r)
+	case q.needsText() || page.Whole:
+		err = s.read(ctx, q, p, before, limit, page.Whole, &r)
 	default:
 		err = s.found(ctx, p, before, limit, &r)
 	}
@@ -104,19 +108,24 @@ func (s *Store) found(ctx context.Context, p *plan, before int64, limit int, r *
 	return nil
 }
 
-// verified reads messages that the plan finds, and keeps those in which words follow each other as the query wants. It holds one text at a
-// time.
-func (s *Store) verified(ctx context.Context, q Query, p *plan, before int64, limit int, r *Result) error {
-	query, args := p.sql(listed+", "+contents, s.joins()+" LEFT JOIN "+s.table("content")+" c ON c.id = m.id", before, maxVerified+1)
+// read reads messages that the plan finds with their texts, and keeps those in which words follow each other as the query wants. It holds one text at a
+// time, or those of one page that has them.
+func (s *Store) read(ctx context.Context, q Query, p *plan, before int64, limit int, whole bool, r *Result) error {
+	most := maxVerified
+	if !q.needsText() {
+		most = limit
+	}
+	query, args := p.sql(listed+", "+contents, s.joins()+" LEFT JOIN "+s.table("content")+" c ON c.id = m.id", before, most+1)
 	rows, err := s.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	last, read, size := int64(0), 0, 0
+	last, read, size, kept := int64(0), 0, 0, 0
 	for rows.Next() {
-		if len(r.Messages) == limit || read == maxVerified || size > maxVerifiedSum {
-			r.Next, r.Unfinished = place(last, 0), len(r.Messages) < limit
+		enough := len(r.Messages) == limit || kept > maxWholeSum
+		if enough || read == most || size > maxVerifiedSum {
+			r.Next, r.Unfinished = place(last, 0), !enough
 			return nil
 		}
 		m, err := scanContents(rows)
@@ -124,10 +133,15 @@ func (s *Store) verified(ctx context.Context, q Query, p *plan, before int64, li
 			return err
 		}
 		last, read, size = m.number, read+1, size+len(m.Body)
-		if q.verify(&m.Message) {
+		switch {
+		case !q.verify(&m.Message):
+			continue
+		case whole:
+			kept += len(m.Body) + len(m.Stack) + len(m.Error)
+		default:
 			m.Headers, m.Body, m.Stack = nil, nil, ""
-			r.Messages = append(r.Messages, m.Message)
 		}
+		r.Messages = append(r.Messages, m.Message)
 	}
 	return rows.Err()
 }
@@ -159,16 +173,22 @@ func (s *Store) countByGroups(ctx context.Context, q Query) (n int, ok bool, err
 	if slices.ContainsFunc(q.conditions, func(c condition) bool { return c.field != inState && c.field != inGroup }) {
 		return 0, false, nil
 	}
-	groups, err := readAll(ctx, s.db, "SELECT "+groupColumns+" FROM "+s.table("group"), nil, scanGroup)
-	for _, g := range groups {
-		m := Message{Group: g.ID}
-		if slices.ContainsFunc(q.conditions, func(c condition) bool { return c.field == inGroup && c.matches(&m, nil) == c.negated }) {
+	columns := []string{"0"}
+	for _, state := range wanted {
+		columns = append(columns, string(state)) // the counters have the names of the states
+	}
+	query, args := "SELECT COALESCE(SUM("+strings.Join(columns, " + ")+"), 0) FROM "+s.table("group")+" WHERE 1 = 1", []any(nil)
+	for _, c := range q.conditions {
+		if c.field != inGroup {
 			continue
 		}
-		for _, state := range wanted {
-			n += g.Counts.Of(state)
+		like := " AND fingerprint LIKE ?"
+		if c.negated {
+			like = " AND fingerprint NOT LIKE ?"
 		}
+		query, args = query+like, append(args, c.value+"%")
 	}
+	err = s.db.QueryRowContext(ctx, s.sql.Bind(query), args...).Scan(&n)
 	return n, true, err
 }
 

@@ -31,6 +31,10 @@ type ServiceConfig struct {
 	ReportsQueue string
 	// CheckEvery is how often the number of messages in each failed queue is compared with the index. Default: 10 s.
 	CheckEvery time.Duration
+	// SweepEvery is how often a failed queue with messages is read and compared with the index although the numbers are equal: one
+	// message may have left, and another one arrived without a report. A queue that takes long to read is read less often, for at most an
+	// eleventh of the time. Default: an hour.
+	SweepEvery time.Duration
 	// Retention is how long messages stay in the index after they have succeeded, were discarded or are gone, and runs after their end.
 	// Default: 30 days.
 	Retention time.Duration
@@ -51,6 +55,12 @@ type Service struct {
 	wake   chan struct{} // has a value if there may be a new run
 	put    atomic.Int64  // messages that reports have brought
 	turn   chan struct{} // has room for the one sweep that compares a queue with the index
+	// sending has room for the runs that send at the same time.
+	sending chan struct{}
+
+	// The right of another process that has expired, and is left to it until then. They belong to the goroutine of Run.
+	spared      int64
+	sparedUntil time.Time
 
 	// checked belongs to the goroutine that compares queues with the index.
 	checked map[string]*checkedQueue
@@ -59,10 +69,11 @@ type Service struct {
 const (
 	leaseLasts = 3 * time.Second
 	leaseRenew = time.Second
-	lookEvery  = 500 * time.Millisecond // for new runs, and for a lease that has expired
+	pollEvery  = 500 * time.Millisecond // for new runs, and for a lease that has expired
 	retryAfter = time.Second
 	cleanEvery = time.Hour
-	maxRuns    = 4 // that are worked on at the same time
+	maxRuns    = 4   // that send at the same time
+	maxWorkers = 100 // runs that are worked on at the same time, most of which wait
 )
 
 // NewService returns a service. It does nothing before Run is called.
@@ -72,18 +83,19 @@ func NewService(config ServiceConfig) (*Service, error) {
 		return nil, errors.New("triage: ServiceConfig.Store is required")
 	case config.Admin == nil && config.Connect == nil:
 		return nil, errors.New("triage: ServiceConfig.Admin or Connect is required")
-	case config.CheckEvery < 0 || config.Retention < 0 || config.OutcomeWait < 0:
-		return nil, fmt.Errorf("triage: CheckEvery is %v, Retention %v and OutcomeWait %v; they must not be negative", config.CheckEvery, config.Retention, config.OutcomeWait)
+	case config.CheckEvery < 0 || config.SweepEvery < 0 || config.Retention < 0 || config.OutcomeWait < 0:
+		return nil, fmt.Errorf("triage: CheckEvery is %v, SweepEvery %v, Retention %v and OutcomeWait %v; they must not be negative", config.CheckEvery, config.SweepEvery, config.Retention, config.OutcomeWait)
 	}
 	if config.Connect == nil {
 		only := config.Admin
 		config.Connect = func(context.Context) (*admin.Admin, error) { return only, nil }
 	}
 	config.CheckEvery = cmp.Or(config.CheckEvery, 10*time.Second)
+	config.SweepEvery = cmp.Or(config.SweepEvery, time.Hour)
 	config.Retention = cmp.Or(config.Retention, 30*24*time.Hour)
 	config.OutcomeWait = cmp.Or(config.OutcomeWait, 15*time.Minute)
 	return &Service{config: config, store: config.Store, log: cmp.Or(config.Logger, slog.Default()), owner: rabbit.NewID(),
-		wake: make(chan struct{}, 1), turn: make(chan struct{}, 1), checked: make(map[string]*checkedQueue)}, nil
+		wake: make(chan struct{}, 1), sending: make(chan struct{}, maxRuns), turn: make(chan struct{}, 1), checked: make(map[string]*checkedQueue)}, nil
 }
 
 // Wake makes the service look for new runs at once. Without it they are found within a second.
@@ -101,7 +113,7 @@ func (s *Service) Run(ctx context.Context) {
 		return
 	}
 	for ctx.Err() == nil {
-		acquired, err := s.store.acquire(ctx, s.owner, leaseLasts)
+		acquired, err := s.acquire(ctx)
 		if err != nil && ctx.Err() == nil {
 			s.log.Error("triage: the database cannot be used", "err", err)
 		}
@@ -110,8 +122,20 @@ func (s *Service) Run(ctx context.Context) {
 			s.leave(ctx)
 			continue
 		}
-		_ = rabbit.Pause(ctx, lookEvery)
+		_ = rabbit.Pause(ctx, pollEvery)
 	}
+}
+
+// acquire tries to get the right to work. If that had to wait for long, the owner has probably waited, too, to renew its right: on SQLite a transaction keeps
+// all others waiting. The owner has some seconds then.
+func (s *Service) acquire(ctx context.Context) (bool, error) {
+	began := time.Now()
+	return s.store.acquire(ctx, s.owner, leaseLasts, func(expires int64) bool {
+		if expires != s.spared && time.Since(began) > leaseRenew { // once for each time that it has expired
+			s.spared, s.sparedUntil = expires, time.Now().Add(leaseLasts)
+		}
+		return expires == s.spared && time.Now().Before(s.sparedUntil)
+	})
 }
 
 // leave lets another process work.
@@ -128,7 +152,7 @@ func (s *Service) work(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var working sync.WaitGroup
-	for _, part := range []func(context.Context){s.collect, s.collect, s.compare, s.workOnRuns, s.clean} {
+	for _, part := range []func(context.Context){s.collect, s.collect, s.compare, s.workOnRuns, s.clean, s.regroup} {
 		working.Go(func() { part(ctx) })
 	}
 	defer working.Wait()
@@ -137,7 +161,10 @@ func (s *Service) work(ctx context.Context) {
 		return
 	}
 	for rabbit.Pause(ctx, leaseRenew) == nil {
-		acquired, err := s.store.acquire(ctx, s.owner, leaseLasts)
+		acquired, err := s.store.renew(ctx, s.owner, leaseLasts)
+		if err == nil && !acquired {
+			acquired, err = s.acquire(ctx)
+		}
 		if err != nil {
 			continue // nobody else can have it, or the next try shows that
 		}
@@ -202,5 +229,21 @@ func (s *Service) clean(ctx context.Context) {
 		if rabbit.Pause(ctx, cleanEvery) != nil {
 			return
 		}
+	}
+}
+
+// regroup puts messages of groups of older versions into those of the store's grouping, so that these keep what operators have decided. Not those of newer
+// ones: while programs are replaced by others, each would undo what the other does. What it has done stays done if it is interrupted.
+func (s *Service) regroup(ctx context.Context) {
+	for ctx.Err() == nil {
+		moved, err := s.store.regroup(ctx, "<")
+		if moved > 0 {
+			s.log.Info("triage: messages were put into groups of the new version", "messages", moved, "version", s.store.grouping.Version)
+		}
+		if err == nil {
+			return
+		}
+		s.complain(ctx, "not all messages were grouped again; trying again", err)
+		_ = rabbit.Pause(ctx, retryAfter)
 	}
 }

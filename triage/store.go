@@ -1,12 +1,10 @@
 package triage
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -30,8 +28,6 @@ type Config struct {
 	// RequireDurable makes Open return dialect.ErrNotDurable if the database's settings let a crash lose committed transactions. The
 	// index can be rebuilt, but the audit, and messages in the state Kept, cannot. Default: false.
 	RequireDurable bool
-	// Logger receives warnings. Default: slog.Default().
-	Logger *slog.Logger
 }
 
 // Store is an index of failed messages. It is safe for concurrent use, also by several processes.
@@ -39,8 +35,8 @@ type Store struct {
 	db       *sql.DB
 	sql      sqltext.SQL
 	grouping Grouping
-	durable  bool          // a commit survives a crash of the database
 	writing  chan struct{} // has room for the one transaction of this process that writes
+	maxLine  int           // bytes of a message that it can keep; 0: any number
 }
 
 // Open checks the settings and the tables, and returns the store.
@@ -61,8 +57,9 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err := config.Dialect.CheckSession(ctx, config.DB); err != nil {
 		return nil, fmt.Errorf("triage: %w", err)
 	}
+	s := &Store{db: config.DB, sql: text, grouping: config.Grouping, writing: make(chan struct{}, 1)}
 	if config.RequireDurable {
-		if err := config.Dialect.CheckDurable(ctx, config.DB, true, cmp.Or(config.Logger, slog.Default())); err != nil {
+		if err := s.checkDurable(ctx); err != nil {
 			return nil, fmt.Errorf("triage: %w", err)
 		}
 	}
@@ -74,7 +71,18 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if newest := migration.Newest(); version < newest {
 		return nil, fmt.Errorf("triage: the tables have version %d and this program needs %d: run dialect.Migration with Part dialect.Triage first", version, newest)
 	}
-	return &Store{db: config.DB, sql: text, grouping: config.Grouping, durable: config.RequireDurable, writing: make(chan struct{}, 1)}, nil
+	if config.Dialect == dialect.MySQL {
+		if err := config.DB.QueryRowContext(ctx, "SELECT @@GLOBAL.max_allowed_packet").Scan(&s.maxLine); err != nil {
+			return nil, fmt.Errorf("triage: %w", err)
+		}
+		s.maxLine -= 64 << 10 // the rest of the statement
+	}
+	return s, nil
+}
+
+// checkDurable returns dialect.ErrNotDurable if a crash of the database can lose commits.
+func (s *Store) checkDurable(ctx context.Context) error {
+	return s.sql.CheckDurable(ctx, s.db, true, nil)
 }
 
 // querier is a pool or a transaction.
@@ -88,6 +96,8 @@ type writer struct {
 	*sql.Tx
 	store *Store
 	now   int64 // microseconds, by the database's clock
+	// turn is the number of the transaction: now, but more than that of each transaction before it, also if the clock is set back or shows the same time.
+	turn int64
 }
 
 // Bounds of repeating a transaction that failed because of others.
@@ -132,14 +142,18 @@ func (s *Store) writeOnce(ctx context.Context, work func(w *writer) error) error
 	defer tx.Rollback()
 	w := &writer{Tx: tx, store: s}
 	// The first statement writes: a transaction of SQLite that reads first may not be able to write later.
-	result, err := tx.ExecContext(ctx, "UPDATE "+s.table("turn")+" SET turn = turn + 1 WHERE id = 1")
+	greatest := "GREATEST"
+	if s.sql.Dialect == dialect.SQLite {
+		greatest = "MAX"
+	}
+	result, err := tx.ExecContext(ctx, "UPDATE "+s.table("turn")+" SET turn = "+greatest+"(turn + 1, "+s.sql.Now()+") WHERE id = 1")
 	if err != nil {
 		return err
 	}
 	if n, err := result.RowsAffected(); err != nil || n != 1 {
 		return fmt.Errorf("table %s has no row with id 1, by which writers wait for each other: insert it with turn 0 (%w)", s.sql.Tables.Bare("triage_turn"), err)
 	}
-	if err := tx.QueryRowContext(ctx, "SELECT "+s.sql.Now()).Scan(&w.now); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT turn, "+s.sql.Now()+" FROM "+s.table("turn")+" WHERE id = 1").Scan(&w.turn, &w.now); err != nil {
 		return err
 	}
 	if err := work(w); err != nil {

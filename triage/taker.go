@@ -10,11 +10,12 @@ import (
 
 // taker takes the messages of a run out of one failed queue, in one sweep.
 type taker struct {
-	store *Store
-	run   runRow
-	queue failedQueue
-	line  func(admin.Message) ([]byte, error) // of an export; nil: messages are not stored
-	from  []itemState                         // items in one of these states are taken
+	store   *Store
+	run     runRow
+	queue   failedQueue
+	line    func(admin.Message) ([]byte, error) // of an export; nil: messages are not stored
+	from    []itemState                         // items in one of these states are taken
+	allowed guard
 	// claimed are the items that this sweep has found.
 	claimed map[string]bool
 
@@ -32,19 +33,20 @@ type sighting struct {
 
 // sweep replays, discards or keeps messages of a run in a queue. complete: the queue has no other messages of the run.
 func (w *worker) sweep(ctx context.Context, a *admin.Admin, r runRow, q failedQueue, from []itemState, allowed int) (done int, complete bool, err error) {
-	t := &taker{store: w.store, run: r, queue: q, from: from, claimed: make(map[string]bool), pending: make(map[sighting][]*item), sending: make(map[sighting][]*item)}
-	o := admin.Options{Run: r.ID, To: r.To, Rate: r.Rate, Choose: t.choose, Settled: func(some []admin.Settled) { t.settled(ctx, some) }}
+	t := &taker{store: w.store, run: r, queue: q, from: from, allowed: w.service.holds, claimed: make(map[string]bool), pending: make(map[sighting][]*item), sending: make(map[sighting][]*item)}
+	o := admin.Options{Run: r.ID, To: r.To, Rate: r.Rate, Choose: t.choose, Settled: func(some []admin.Settled) { t.settled(w.recording, some) }}
 	if allowed > 0 {
 		o.Limit = allowed
 	}
-	if r.Action != ActionReplay {
+	if r.Action != ActionReplay || r.edit != nil {
 		t.line = func(m admin.Message) ([]byte, error) {
 			if q.other {
 				return a.ErrorQueue(q.Name).ExportLine(m)
 			}
 			return a.ExportLine(q.Queue, m)
 		}
-	} else {
+	}
+	if r.Action == ActionReplay {
 		o.Change = t.change
 	}
 	var progress admin.Progress
@@ -60,7 +62,7 @@ func (w *worker) sweep(ctx context.Context, a *admin.Admin, r runRow, q failedQu
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if ctx.Err() != nil || errors.Is(err, errHalted) {
+	if ctx.Err() != nil || errors.Is(err, errHalted) || errors.Is(err, errDisplaced) {
 		return progress.Done, false, nil // it is paused or stopped, or the process ends; the next step finds out
 	}
 	complete = err == nil && t.broken == nil && progress.Delayed == 0 && (o.Limit == 0 || progress.Done < o.Limit)
@@ -68,7 +70,7 @@ func (w *worker) sweep(ctx context.Context, a *admin.Admin, r runRow, q failedQu
 }
 
 func (t *taker) see(m admin.Message) (in incoming, s sighting, err error) {
-	message := FromFailed(t.queue.Name, m)
+	message := t.queue.message(m)
 	in.message = &message
 	if in.lineage, err = lineageOf(&message); err != nil {
 		return in, s, err
@@ -86,7 +88,7 @@ func (t *taker) choose(ctx context.Context, some []admin.Message) ([]bool, error
 			return nil, err
 		}
 	}
-	c := claim{run: t.run, claimed: t.claimed, from: t.from}
+	c := claim{run: t.run, claimed: t.claimed, from: t.from, allowed: t.allowed}
 	if t.line != nil {
 		c.line = func(n int) ([]byte, error) { return t.line(some[n]) }
 	}
@@ -139,8 +141,8 @@ func (t *taker) change(m *admin.Message) error {
 	return nil
 }
 
-// settled records what became of messages.
-func (t *taker) settled(ctx context.Context, some []admin.Settled) {
+// settled records what became of messages, also if the run was paused meanwhile: see worker.recording.
+func (t *taker) settled(recording context.Context, some []admin.Settled) {
 	var known []settled
 	t.mu.Lock()
 	for _, one := range some {
@@ -156,8 +158,7 @@ func (t *taker) settled(ctx context.Context, some []admin.Settled) {
 		}
 	}
 	t.mu.Unlock()
-	// The messages were sent, also if the run was paused meanwhile.
-	if err := t.store.settle(context.WithoutCancel(ctx), t.run, known); err != nil {
+	if err := t.store.settle(recording, t.run, known); err != nil {
 		t.mu.Lock()
 		t.broken = errors.Join(t.broken, err)
 		t.mu.Unlock()

@@ -31,6 +31,7 @@ const (
 	termKeyPrefix kindOfTerm = 'p' // up to a dot
 	termExchange  kindOfTerm = 'x'
 	termHost      kindOfTerm = 'o'
+	termVersion   kindOfTerm = 'v'
 	termID        kindOfTerm = 'i'
 	termGroup     kindOfTerm = 'g' // the store adds it, because it depends on the grouping
 )
@@ -90,7 +91,7 @@ func (s *termSet) sorted() []term { return slices.Sorted(maps.Keys(s.terms)) }
 // termsOf are the terms of a message. If it has too many, the fields and headers come first, then the body from its beginning.
 func termsOf(m *Message) *termSet {
 	s := &termSet{terms: make(map[term]struct{}, 64)}
-	for kind, name := range map[kindOfTerm]string{termQueue: m.Queue, termKind: m.Kind, termKey: m.Key, termExchange: m.Exchange, termHost: m.Host, termID: m.ID} {
+	for kind, name := range map[kindOfTerm]string{termQueue: m.Queue, termKind: m.Kind, termKey: m.Key, termExchange: m.Exchange, termHost: m.Host, termVersion: m.Version, termID: m.ID} {
 		s.add(newTerm(kind, name))
 	}
 	for i := range len(m.Key) {
@@ -220,8 +221,8 @@ func headerText(value any) string {
 	return fmt.Sprint(value)
 }
 
-// looksLikeJSON reports whether a body begins like an object or an array.
-func looksLikeJSON(body []byte) bool {
+// maybeJSON reports whether a body begins like an object or an array.
+func maybeJSON(body []byte) bool {
 	body = bytes.TrimLeft(body, " \t\r\n")
 	return len(body) > 0 && (body[0] == '{' || body[0] == '[')
 }
@@ -246,7 +247,7 @@ func jsonPath(path []step) string {
 func eachBodyWord(body []byte, more func(word) bool, value func(path, text, number string)) (whole bool) {
 	text := bounded(string(body[:min(len(body), maxText+1)]), nil)
 	whole = len(text) == len(body)
-	if looksLikeJSON(body) {
+	if maybeJSON(body) {
 		var words []word
 		collect := func(text string) {
 			eachWord(text, func(w word) bool { words = append(words, w); return true })

@@ -59,6 +59,11 @@ func (m *Mask) Unmask(original, edited Message) (Message, error) {
 		return Message{}, fmt.Errorf("triage: unmask: %w", err)
 	}
 	edited.Headers = headers
+	for i, text := range edited.texts() {
+		if as := *original.texts()[i]; *text == m.Text(as) {
+			*text = as
+		}
+	}
 	body := &maskedBody{mark: markFor(original.Body), spans: m.spans(&original)}
 	restored, places, err := body.restore(original.Body, edited.Body)
 	if err != nil {
@@ -124,7 +129,18 @@ func (m *Mask) unmaskHeaders(original, edited map[string]any) (map[string]any, e
 		return nil, nil
 	}
 	out := make(map[string]any, len(edited))
+	names := make(map[string]string) // by what stands for them
+	for name, as := range m.hiddenNames(original) {
+		names[as] = name
+	}
 	for name, value := range edited {
+		if hidden, ok := names[name]; ok {
+			if value != any(Masked) {
+				return nil, fmt.Errorf("%w: header %q stands for another name; leave its value, or remove it", ErrMaskMoved, name)
+			}
+			out[hidden] = original[hidden]
+			continue
+		}
 		before, there := original[name]
 		value, err := m.unmaskHeader(name, before, there, value)
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/sqltext"
 	"github.com/rehop/rehop/triage"
 )
 
@@ -39,6 +40,9 @@ func TestIndex(t *testing.T) {
 func measure(t *testing.T, d *lab.Database, speaks dialect.Dialect) {
 	ctx := kit.Timeout(t, 4*time.Hour)
 	db := d.Open(t)
+	if speaks == dialect.SQLite {
+		db.SetMaxIdleConns(sqltext.IndexIdle)
+	}
 	if err := (dialect.Migration{Dialect: speaks, Part: dialect.Triage}).Run(ctx, db); err != nil {
 		t.Fatal(err)
 	}
@@ -90,13 +94,22 @@ func measure(t *testing.T, d *lab.Database, speaks dialect.Dialect) {
 		_, err := store.Groups(ctx, triage.GroupFilter{Order: triage.ByFailed})
 		return err
 	}))
+	began := time.Now()
+	run, err := store.StartRun(ctx, triage.RunPlan{Action: triage.ActionReplay, Actor: "ann"})
+	if err != nil || run.Counts.Planned != *rowCount {
+		t.Fatalf("got %+v, %v, want %d messages", run.Counts, err, *rowCount)
+	}
+	t.Logf("a run: its %d messages were fixed in %v", *rowCount, time.Since(began).Round(time.Millisecond))
 	limit := 50 * time.Millisecond
 	if speaks != dialect.SQLite {
 		limit = 200 * time.Millisecond
 	}
-	t.Logf("search: p95 %v; groups by last seen: p95 %v, by count: p95 %v", searches, groups, byCount)
+	t.Logf("search: p95 of the slowest kind %v; groups by last seen: p95 %v, by count: p95 %v", searches, groups, byCount)
 	if *judge && (searches > limit || groups > 20*time.Millisecond || byCount > 20*time.Millisecond) {
 		t.Errorf("search and groups: got %v, %v and %v, want at most %v and 20ms", searches, groups, byCount, limit)
+	}
+	if pages := pageTimes(t, ctx, store, run.ID); *judge && speaks == dialect.SQLite && pages > 100*time.Millisecond {
+		t.Errorf("pages: got %v for the slowest, want at most 100ms", pages)
 	}
 	if speaks == dialect.SQLite {
 		if _, err := db.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
@@ -117,7 +130,7 @@ func measure(t *testing.T, d *lab.Database, speaks dialect.Dialect) {
 	}
 }
 
-// timesOf measures searches of several kinds, and returns the 95th percentile of all.
+// timesOf measures searches of several kinds, and returns the 95th percentile of the slowest kind.
 func timesOf(t *testing.T, ctx context.Context, store *triage.Store, random *rand.Rand) time.Duration {
 	now := benchStart.Add(time.Duration(*rowCount) * benchStep)
 	kinds := map[string]func() string{
@@ -137,7 +150,7 @@ func timesOf(t *testing.T, ctx context.Context, store *triage.Store, random *ran
 		"nothing":       func() string { return fmt.Sprintf("nothing%d state:gone", random.IntN(100)) },
 		"id":            func() string { return fmt.Sprintf("id:m-%d", random.IntN(*rowCount)) },
 	}
-	var all []time.Duration
+	var slowest time.Duration
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {
 		var found int
 		took := repeat(t, 30, func() error {
@@ -149,10 +162,11 @@ func timesOf(t *testing.T, ctx context.Context, store *triage.Store, random *ran
 			found += len(r.Messages)
 			return err
 		})
-		t.Logf("search, %s: p95 %v, %d messages per page", name, percentile(took), found/30)
-		all = append(all, took...)
+		p95 := percentile(took)
+		t.Logf("search, %s: p95 %v, %d messages per page", name, p95, found/30)
+		slowest = max(slowest, p95)
 	}
-	return percentile(all)
+	return slowest
 }
 
 func repeat(t *testing.T, n int, do func() error) (took []time.Duration) {

@@ -5,8 +5,6 @@ package triaging
 import (
 	"bufio"
 	"context"
-	"database/sql"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -16,9 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/integration/kit"
-	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/triage"
 )
 
@@ -37,16 +33,12 @@ func crashMessage(n int) triage.Message {
 	}
 }
 
-func openStore(ctx context.Context, d *lab.Database) (*triage.Store, func(), error) {
-	db, err := sql.Open(d.Driver, d.Source)
-	if err != nil {
-		return nil, nil, err
+// crashing is what a process with a file does.
+func crashing() func() error {
+	if path := os.Getenv(crashFile); path != "" {
+		return func() error { return crashProcess(path) }
 	}
-	if err := (dialect.Migration{Dialect: dialect.SQLite, Part: dialect.Triage}).Run(ctx, db); err != nil {
-		return nil, nil, errors.Join(err, db.Close())
-	}
-	store, err := triage.Open(ctx, triage.Config{DB: db, Dialect: dialect.SQLite})
-	return store, func() { _ = db.Close() }, err
+	return nil
 }
 
 // crashProcess puts messages, reconciles, changes states and writes to the audit, and prints what is committed, until it is killed.

@@ -56,7 +56,7 @@ func TestReportsAreTheMessages(t *testing.T) {
 func TestRuns(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(c *scene){
-		"Replay": replayRun, "Canary": canaryRun, "DiscardAndRestore": discardRun, "Keep": keepRun, "Edit": editRun, "Redirect": redirectRun,
+		"Replay": replayRun, "Canary": canaryRun, "DiscardAndRestore": discardRun, "Keep": keepRun, "Edit": editRun, "EditFails": editFailsRun, "Redirect": redirectRun,
 		"PauseAndStop": pauseRun, "Refused": refusedRun, "Gone": goneRun, "Nothing": nothingRun,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +116,7 @@ func replayRun(c *scene) {
 
 // A canary of which 30 % fail again stops before a tenth of the messages are sent.
 func canaryRun(c *scene) {
-	const all = 400
+	const all = 1000
 	c.fail(0, all)
 	c.indexed("state:failed", all)
 	c.fix(func(id string) bool { n, _ := strconv.Atoi(id); return n%10 >= 3 })
@@ -125,6 +125,7 @@ func canaryRun(c *scene) {
 	if taken := r.Counts.Taken(); taken >= all/10 || r.Counts.Failed == 0 || !strings.Contains(r.Reason, "failed again") {
 		c.t.Errorf("got %+v, because %q, want it to stop before %d are sent", r.Counts, r.Reason, all/10)
 	}
+	c.t.Logf("canary: of %d messages, 30 %% of which fail again, %d were sent when it stopped", all, r.Counts.Taken())
 	c.fix(always)
 	r = c.start(triage.RunPlan{Action: triage.ActionReplay, Canary: true})
 	r = c.ends(r, triage.Done, func(n triage.RunCounts) bool { return n.Sent+n.Sending == 0 })
@@ -248,6 +249,54 @@ func editRun(c *scene) {
 	c.indexed("state:failed", 2)
 }
 
+// An edited message that fails, too, is linked with the old one, which can be restored and is the same then.
+func editFailsRun(c *scene) {
+	c.fail(0, 3)
+	c.indexed("state:failed", 3)
+	before := c.failedMessages()
+	ref := c.only("id:1").Ref
+	r := c.start(triage.RunPlan{Action: triage.ActionReplay, Refs: []string{ref}, Edit: &triage.Edit{Body: []byte("edited"), Headers: map[string]any{"tenant": "t-9"}}})
+	c.ends(r, triage.Done, func(n triage.RunCounts) bool { return n.Failed == 1 })
+	c.indexed("state:discarded", 1)
+	c.indexed("state:failed header.tenant:t-9", 1)
+	edited := c.only("state:failed header.tenant:t-9")
+	runs, err := c.store.RunsOf(c.ctx, ref)
+	c.must(err)
+	if len(runs) != 1 || runs[0].Run.ID != r.ID || runs[0].Item.State != triage.ItemFailed || runs[0].Item.SentID != edited.ID || runs[0].EditedAs != edited.Ref {
+		c.t.Errorf("got %+v, want the run %s, and the edited message %s as %s", runs, r.ID, edited.ID, edited.Ref)
+	}
+	for m, want := range map[string]string{edited.Ref: ref, ref: "", c.only("id:2").Ref: ""} {
+		one, err := c.store.Message(c.ctx, m)
+		c.must(err)
+		if from, err := c.store.EditedFrom(c.ctx, one); err != nil || from != want {
+			c.t.Errorf("message %s: got that it was edited from %q, %v, want %q", one.ID, from, err, want)
+		}
+	}
+	r = c.start(triage.RunPlan{Action: triage.ActionRestore, Refs: []string{ref}})
+	r = c.ends(r, triage.Done, func(n triage.RunCounts) bool { return n.Total() == n.Sent+n.Gone })
+	if r.Counts.Sent != 1 {
+		c.t.Errorf("got %+v, want the message to be restored", r.Counts)
+	}
+	after := c.failedMessages()
+	before[edited.ID] = after[edited.ID]
+	c.wantMessages(before)
+	c.indexed("state:failed", 4)
+	if runs, err = c.store.RunsOf(c.ctx, ref); err != nil || len(runs) != 2 || runs[0].Run.ID != r.ID {
+		c.t.Errorf("got %+v, %v, want both runs, the newest first", runs, err)
+	}
+}
+
+// only is the message that matches a query.
+func (c *scene) only(text string) triage.Message {
+	c.t.Helper()
+	found, err := c.store.Search(c.ctx, c.query(text), triage.Page{})
+	c.must(err)
+	if len(found.Messages) != 1 {
+		c.t.Fatalf("%q: got %d messages, want one", text, len(found.Messages))
+	}
+	return found.Messages[0]
+}
+
 // intoValues hands deliveries on as values.
 func intoValues(got chan<- rehop.Delivery) chan<- *rehop.Delivery {
 	in := make(chan *rehop.Delivery)
@@ -281,6 +330,15 @@ func redirectRun(c *scene) {
 	if _, err := c.store.StartRun(c.ctx, triage.RunPlan{Action: triage.ActionReplay, Actor: "ann", To: strings.Repeat("x", 300)}); err == nil {
 		c.t.Error("a queue with a name of 300 bytes: got no error")
 	}
+	// The index does not know this failed queue, and the broker does.
+	c.fix(func(string) bool { return false })
+	c.fail(10, 11)
+	c.indexed("state:failed", 1)
+	r = c.start(triage.RunPlan{Action: triage.ActionReplay, To: "missing.failed"})
+	if r = c.ends(r, triage.Paused, func(n triage.RunCounts) bool { return n.Planned == 1 }); !strings.Contains(r.Reason, "failed queue") {
+		c.t.Errorf("got %q, want that it is a failed queue", r.Reason)
+	}
+	kit.WantDepth(c.t, c.Rabbit, c.Channel(), "missing.failed", 0)
 }
 
 // A run that is paused sends nothing, continues where it was, and stops for good.
@@ -406,4 +464,22 @@ func TestComparedWithoutReports(t *testing.T) {
 		c.indexed("state:gone", 40)
 		c.check()
 	})
+}
+
+// A message that is restored while a sweep runs is not gone: the sweep may have read the queue before.
+func TestRestoredWhileSwept(t *testing.T) {
+	t.Parallel()
+	c := newScene(t, setting{rabbit: lab.Embedded(t), database: lab.Postgres(t), dialect: dialect.Postgres, change: func(s *triage.ServiceConfig) { s.CheckEvery = time.Hour }})
+	c.fail(0, 10)
+	c.indexed("state:failed", 10)
+	all := func(n triage.RunCounts) bool { return n.Sent == 10 }
+	c.ends(c.start(triage.RunPlan{Action: triage.ActionDiscard}), triage.Done, all)
+	done, err := c.store.Reconcile(c.ctx, c.failedQueue().Name, func(func([]triage.Message, error) bool) {
+		c.ends(c.start(triage.RunPlan{Action: triage.ActionRestore}), triage.Done, all)
+	})
+	c.must(err)
+	if done != (triage.Reconciled{}) || c.count("state:failed") != 10 {
+		t.Errorf("got %+v, and %d failed messages, want 10, and none of them gone", done, c.count("state:failed"))
+	}
+	c.check()
 }

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
@@ -27,8 +25,8 @@ var (
 func TestSQLiteServiceKilled(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	ctx, path := kit.Timeout(t, 4*limit), filepath.Join(t.TempDir(), "test.db")
-	store, closeStore, err := openStore(ctx, sqliteFile(path))
+	ctx, d := kit.Timeout(t, 4*limit), openSQLite(t)
+	store, closeStore, err := openStore(ctx, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,12 +48,12 @@ func TestSQLiteServiceKilled(t *testing.T) {
 	}
 	ch := r.Channel()
 	for killed := 0; killed < *feedKills; killed++ {
-		s, before := startServer(t, r, path), count()
+		s, before := startServer(t, r, d), count()
 		kit.Publish(t, client, kit.Numbered(queue, *feedSome)...)
 		lab.Eventually(t, limit, "some messages are in the index", func() bool { return count() > before })
 		s.kill()
 	}
-	startServer(t, r, path)
+	startServer(t, r, d)
 	all := *feedKills * *feedSome
 	kit.WantDepth(t, r, ch, queue+".failed", all)
 	lab.Eventually(t, limit, fmt.Sprintf("%d messages are in the index", all), func() bool { return count() == all })
@@ -83,6 +81,3 @@ func TestSQLiteServiceKilled(t *testing.T) {
 	}
 	t.Logf("kills=%d messages=%d, and the index is equal to the queue", *feedKills, all)
 }
-
-// processChecks is how often the process compares queues with the index.
-const processChecks = 200 * time.Millisecond

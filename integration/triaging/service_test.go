@@ -75,21 +75,30 @@ func newScene(t *testing.T, s setting) *scene {
 	}()
 	t.Cleanup(func() { stop(); <-ended })
 	if !s.silent { // subscribers report nothing for a while after nobody has heard a report
-		c.eventually("reports are collected", func() bool {
-			_, err := c.admin.ErrorQueue("rehop.triage").Depth(c.ctx)
-			if !errors.Is(err, admin.ErrNoQueue) {
-				c.must(err)
-			}
-			return err == nil
-		})
-		ch := c.Channel()
-		c.eventually("the queue of reports has a consumer", func() bool {
-			q, err := ch.QueueDeclarePassive("rehop.triage", true, false, false, false, nil)
-			c.must(err)
-			return q.Consumers > 0
-		})
+		awaitCollected(t, s.rabbit, c.admin)
 	}
 	return c
+}
+
+// awaitCollected waits until a service collects reports.
+func awaitCollected(t *testing.T, r *lab.Rabbit, a *admin.Admin) {
+	t.Helper()
+	ctx := kit.Timeout(t, limit)
+	lab.Eventually(t, limit, "reports are collected", func() bool {
+		_, err := a.ErrorQueue("rehop.triage").Depth(ctx)
+		if err != nil && !errors.Is(err, admin.ErrNoQueue) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	ch := r.Channel()
+	lab.Eventually(t, limit, "the queue of reports has a consumer", func() bool {
+		q, err := ch.QueueDeclarePassive("rehop.triage", true, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q.Consumers > 0
+	})
 }
 
 func (c *scene) must(err error) {
