@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -14,10 +15,10 @@ import (
 // confirmView asks whether messages are to be replayed or discarded.
 type confirmView struct {
 	Action string // replay or discard
-	Queue  string
+	Source source
 	Choice choice
 	Count  admin.Count
-	// What the form carries: the queue and the choice as a query, which survives a form whatever bytes it has.
+	// Where is what the form carries: the queue and the choice as a query, which survives a form whatever bytes it has.
 	Where string
 	Wrong string
 	// Masked: an export cannot have all of the messages.
@@ -33,7 +34,7 @@ func (v confirmView) Export() string { return "export?" + v.Where + "&format=jso
 // outcomeView is what a replay or discard has done.
 type outcomeView struct {
 	Action   string
-	Queue    string
+	Source   source
 	Choice   choice
 	Asked    int
 	Progress admin.Progress
@@ -44,27 +45,23 @@ type outcomeView struct {
 // pickOf is the id of a message as a value of a form: browsers do not keep bytes that are not UTF-8.
 func pickOf(id string) string { return url.QueryEscape(id) }
 
-// whereOf is a queue and a choice as a value of a form.
-func whereOf(queue string, c choice) string {
-	v := c.values()
-	v.Set("queue", queue)
-	return v.Encode()
-}
-
-// target reads the queue and the choice of a form.
-func (x *call) target() (queue string, c choice, filter admin.Filter, err error) {
+// target reads the source and the choice of a form.
+func (x *call) target() (from source, c choice, filter admin.Filter, err error) {
 	where, err := url.ParseQuery(x.r.PostForm.Get("where"))
-	if err != nil || where.Get("queue") == "" {
-		return "", c, filter, &fault{status: http.StatusBadRequest, text: "The form does not name a queue.", hint: "Go back to the list, and try again."}
+	if err == nil {
+		from, err = sourceOf(where)
+	}
+	if err != nil {
+		return from, c, filter, &fault{status: http.StatusBadRequest, text: "The form does not name a queue.", hint: "Go back to the list, and try again."}
 	}
 	filter, c, err = choiceOf(where).filter(time.Now())
-	return where.Get("queue"), c, filter, err
+	return from, c, filter, err
 }
 
 // confirm counts the messages that are to be replayed or discarded, and asks.
 func (x *call) confirm() error {
 	form := x.r.PostForm
-	queue, c, _, err := x.target()
+	from, c, _, err := x.target()
 	if err != nil {
 		return err
 	}
@@ -85,11 +82,11 @@ func (x *call) confirm() error {
 			return &fault{status: http.StatusBadRequest, text: "No message is selected.", hint: "Go back, and select messages in the first column."}
 		}
 	}
-	return x.ask(http.StatusOK, action, queue, c, "")
+	return x.ask(http.StatusOK, action, from, c, "")
 }
 
 // ask shows the page that asks for a confirmation.
-func (x *call) ask(status int, action, queue string, c choice, wrong string) error {
+func (x *call) ask(status int, action string, from source, c choice, wrong string) error {
 	filter, c, err := c.filter(time.Now()) // from now on the times are fixed
 	if err != nil {
 		return err
@@ -99,7 +96,7 @@ func (x *call) ask(status int, action, queue string, c choice, wrong string) err
 		return err
 	}
 	defer end()
-	n, err := a.CountFailed(ctx, queue, filter)
+	n, err := from.in(a).Count(ctx, filter)
 	if err != nil {
 		return err
 	}
@@ -107,7 +104,7 @@ func (x *call) ask(status int, action, queue string, c choice, wrong string) err
 	if action == "discard" {
 		title = "Discard"
 	}
-	return x.showStatus(status, "confirm", title, confirmView{Action: action, Queue: queue, Choice: c, Count: n, Where: whereOf(queue, c), Wrong: wrong, Masked: x.console.options.Mask != nil})
+	return x.showStatus(status, "confirm", title, confirmView{Action: action, Source: from, Choice: c, Count: n, Where: from.add(c.values()).Encode(), Wrong: wrong, Masked: x.console.options.Mask != nil})
 }
 
 // maxRate is how many messages per second a user can ask for. More is no limit at all.
@@ -119,26 +116,32 @@ func (x *call) replay() error {
 	if o.Rate, err = numberOf(x.r.PostForm.Get("rate"), maxRate, "rate", "messages per second"); err != nil {
 		return err
 	}
-	return x.act("replay", o, (*admin.Admin).Replay)
+	to := strings.TrimSpace(x.r.PostForm.Get("to"))
+	return x.act("replay", to, func(ctx context.Context, box letterBox, filter admin.Filter, limit int) (admin.Progress, error) {
+		o.Filter, o.Limit = filter, limit
+		return box.Replay(ctx, to, o)
+	})
 }
 
 // discard deletes messages. If there are several, the user has typed how many.
 func (x *call) discard() error {
-	queue, c, _, err := x.target()
+	from, c, _, err := x.target()
 	if err != nil {
 		return err
 	}
 	form := x.r.PostForm
 	if count := form.Get("count"); count != "1" && strings.ReplaceAll(strings.TrimSpace(form.Get("typed")), ",", "") != count {
-		return x.ask(http.StatusBadRequest, "discard", queue, c, "Type the number of messages to confirm that you want to discard them.")
+		return x.ask(http.StatusBadRequest, "discard", from, c, "Type the number of messages to confirm that you want to discard them.")
 	}
-	return x.act("discard", admin.Options{}, (*admin.Admin).Discard)
+	return x.act("discard", "", func(ctx context.Context, box letterBox, filter admin.Filter, limit int) (admin.Progress, error) {
+		return box.Discard(ctx, admin.Options{Filter: filter, Limit: limit})
+	})
 }
 
 // act replays or discards the messages that were counted, and no others: not those that failed later.
-func (x *call) act(action string, o admin.Options, do func(*admin.Admin, context.Context, string, admin.Options) (admin.Progress, error)) error {
+func (x *call) act(action, to string, do func(context.Context, letterBox, admin.Filter, int) (admin.Progress, error)) error {
 	form := x.r.PostForm
-	queue, c, filter, err := x.target()
+	from, c, filter, err := x.target()
 	if err != nil {
 		return err
 	}
@@ -152,26 +155,30 @@ func (x *call) act(action string, o admin.Options, do func(*admin.Admin, context
 			return &fault{status: http.StatusBadRequest, text: "The form has a time that cannot be read.", hint: "Go back to the list, and try again."}
 		}
 	}
-	o.Filter, o.Limit = filter.UpTo(admin.Count{Messages: count, Latest: latest}), count
 	a, ctx, end, err := x.brokerForRun()
 	if err != nil {
 		return err
 	}
 	defer end()
-	if err := x.record("failed."+action, queue, map[string]any{"filter": c.values().Encode(), "messages": count}); err != nil {
+	details := map[string]any{"filter": exactTexts(c.values()), "messages": count}
+	line := []any{"action", action, "queue", from.Queue, "filter", c.values(), "asked", count}
+	if to != "" {
+		details["to"], line = exactText(to), append(line, "to", to)
+	}
+	if err := x.record("failed."+action, from.Queue, details); err != nil {
 		return err
 	}
 	began := time.Now()
-	done, err := do(a, ctx, queue, o)
-	v := outcomeView{Action: action, Queue: queue, Choice: c, Asked: count, Progress: done, Took: time.Since(began).Round(time.Millisecond)}
+	done, err := do(ctx, from.in(a), filter.UpTo(admin.Count{Messages: count, Latest: latest}), count)
+	v := outcomeView{Action: action, Source: from, Choice: c, Asked: count, Progress: done, Took: time.Since(began).Round(time.Millisecond)}
 	status := http.StatusOK
-	line := []any{"action", action, "user", x.user.Name, "from", x.r.RemoteAddr, "queue", queue, "filter", c.values().Encode(), "asked", count, "done", done.Done}
+	line = append(line, "done", done.Done)
 	if err != nil {
 		f := faultOf(err)
 		status, v.Error = f.status, f.text
-		x.console.options.Logger.Error("console: messages were not all changed", append(line, "err", err)...)
+		x.log(slog.LevelError, "messages were not all changed", append(line, "err", err)...)
 	} else {
-		x.console.options.Logger.Info("console: messages were changed", line...)
+		x.logChange("messages were changed", line...)
 	}
 	title := "Replayed"
 	if action == "discard" {

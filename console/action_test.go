@@ -1,16 +1,25 @@
 package console_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/console"
+	"github.com/rehop/rehop/triage"
 )
 
 // messagesOf are messages with the ids prefix0, prefix1 and so on.
@@ -32,6 +41,23 @@ func (f *fixture) idsOf(queue string) (ids []string) {
 		ids = append(ids, m.ID)
 	}
 	return ids
+}
+
+// What cannot be recorded in the audit, because the database of the index cannot be reached, is not done.
+func TestNotRecorded(t *testing.T) {
+	f := open(t, func(o *console.Options) {
+		o.Triage = func(context.Context) (*triage.Store, error) { return nil, errors.New("the database is away") }
+	})
+	f.fail("orders", messagesOf("m", 2)...)
+	for _, action := range []string{"replay", "discard"} {
+		p := do(t, f.console, "POST", "/"+action, url.Values{"where": {"queue=orders"}, "count": {"2"}, "typed": {"2"}})
+		if p.status < 500 || !strings.Contains(p.text, "the database is away") {
+			t.Errorf("%s: got %d %s, want that it is refused, and why", action, p.status, p.text)
+		}
+	}
+	if ids := f.idsOf("orders"); len(ids) != 2 {
+		t.Errorf("got %v in the failed queue, want both messages", ids)
+	}
 }
 
 // What was confirmed is replayed or discarded, and nothing that failed after the confirmation.
@@ -135,6 +161,61 @@ func TestExport(t *testing.T) {
 	lines := f.get("/export?queue=orders&format=jsonl&id=m2")
 	if n := strings.Count(lines.text, "\n"); n != 1 || !strings.Contains(lines.text, `"id":"m2"`) {
 		t.Errorf("got %d lines, want that of m2:\n%s", n, lines.text)
+	}
+}
+
+// stuck is a client that reads nothing.
+type stuck struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+	reached  chan struct{} // is closed when something is sent
+	once     sync.Once
+}
+
+func (s *stuck) SetWriteDeadline(at time.Time) error {
+	s.deadline = at
+	return nil
+}
+
+func (s *stuck) Write([]byte) (int, error) {
+	s.once.Do(func() { close(s.reached) })
+	time.Sleep(time.Until(s.deadline)) // virtual time
+	return 0, os.ErrDeadlineExceeded
+}
+
+// A viewer whose browser reads nothing keeps nobody from a failed queue: not at all if the export is small, and otherwise for some seconds.
+func TestExportToStuckClient(t *testing.T) {
+	for _, size := range []int{100 << 10, 5 << 20} {
+		for _, format := range []string{"csv", "jsonl"} {
+			t.Run(fmt.Sprint(size, " bytes as ", format), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := open(t)
+					f.fail("orders", rehop.Message{ID: "m1", Body: bytes.Repeat([]byte("x"), size)})
+					client := &stuck{ResponseRecorder: httptest.NewRecorder(), reached: make(chan struct{})}
+					ended := make(chan any)
+					go func() {
+						defer func() { ended <- recover() }()
+						r := httptest.NewRequest("GET", "/export?queue=orders&format="+format, nil)
+						r.Host = "localhost"
+						r.Header.Set("Test-Role", "viewer")
+						f.console.ServeHTTP(client, r)
+					}()
+					<-client.reached
+					if client.deadline.IsZero() {
+						t.Fatal("the client may take as long as it likes")
+					}
+					if size > console.MaxAhead {
+						if got := <-ended; got != http.ErrAbortHandler {
+							t.Errorf("got %v, want that the download is aborted", got)
+						}
+					}
+					f.post("/confirm", url.Values{"where": {"queue=orders"}, "do": {"replay-all"}}).has(t, `id="count">1<`)
+					if size <= console.MaxAhead {
+						<-ended
+					}
+				})
+			})
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ func (x *call) audit() error {
 		return ofIndex(err)
 	}
 	for _, r := range records {
-		row := auditRow{Record: r, Text: x.console.maskText(string(r.Details))}
+		row := auditRow{Record: r, Text: x.console.maskJSON(r.Details)}
 		switch r.Action {
 		case "group.set":
 			row.Path = "group"

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -18,6 +19,7 @@ type call struct {
 	r       *http.Request
 	path    string // below the base
 	user    User   // the zero value: nobody
+	own     bool   // the console's own sessions decide who the user is
 }
 
 // answer finds the route, and refuses users who may not use it.
@@ -62,12 +64,15 @@ func (x *call) identify() error {
 	c := x.console
 	if c.options.Authenticate != nil {
 		user, err := c.options.Authenticate(x.r)
-		if err != nil {
-			return &fault{status: http.StatusUnauthorized, text: "You are not logged in, or may not use this console."}
+		if err == nil {
+			x.user = user
+			return nil
 		}
-		x.user = user
-		return nil
+		if !errors.Is(err, ErrNoUser) || !c.options.hasLogin() {
+			return refused(err)
+		}
 	}
+	x.own = true
 	cookie, err := x.r.Cookie(sessionCookie)
 	if err == nil {
 		if user, ok := c.sessions.user(cookie.Value); ok {
@@ -94,23 +99,30 @@ func (x *call) broker() (*admin.Admin, context.Context, func(), error) {
 
 // brokerForRun is broker for what takes longer, and is finished even if the user closes the page.
 func (x *call) brokerForRun() (*admin.Admin, context.Context, func(), error) {
-	c := x.console
-	if err := c.begin(); err != nil {
+	ctx, finish, err := x.console.runContext(x.r)
+	if err != nil {
 		return nil, nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), c.options.RunTimeout)
-	stop := context.AfterFunc(c.closing, cancel)
-	a, end, err := c.connect(ctx)
-	finish := func() {
-		stop()
-		cancel()
-		c.running.Done()
-	}
+	a, end, err := x.console.connect(ctx)
 	if err != nil {
 		finish()
 		return nil, nil, nil, err
 	}
 	return a, ctx, func() { end(); finish() }, nil
+}
+
+// runContext is for what a request begins and does not end with it. Close cancels it, and waits until finish is called.
+func (c *Console) runContext(r *http.Request) (ctx context.Context, finish func(), err error) {
+	if err := c.begin(); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), c.options.RunTimeout)
+	stop := context.AfterFunc(c.closing, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		c.running.Done()
+	}, nil
 }
 
 // connect takes one of the places of working, until end is called.
@@ -124,6 +136,7 @@ func (c *Console) connect(ctx context.Context) (a *admin.Admin, end func(), err 
 		<-c.working
 		return nil, nil, &fault{status: http.StatusBadGateway, text: "The broker cannot be reached: " + err.Error(), hint: "Check that it is running. The console tries again with each request."}
 	}
+	c.reached.Store(&destination{a.Management(), a.VirtualHost()})
 	return a, func() { <-c.working }, nil
 }
 

@@ -2,11 +2,14 @@ package console
 
 import (
 	"context"
+	"crypto/cipher"
 	"fmt"
 	"html/template"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rehop/rehop/internal/hosts"
 	"github.com/rehop/rehop/internal/throttle"
@@ -14,17 +17,22 @@ import (
 
 // Console is the handler. It is safe for concurrent use.
 type Console struct {
-	options  Options
-	routes   map[string]map[string]route // by path, without a slash at the beginning, and by method
-	assets   assets
-	pages    map[string]*template.Template
-	sessions *sessions
-	logins   *throttle.Logins
-	figures  *figures
-	working  chan struct{} // has a place for each request that may use the broker now
-	indexing chan struct{} // has a place for each request that may use the index of failed messages now
-	streams  chan struct{} // has a place for each event stream that may be open
-	handler  http.Handler
+	options   Options
+	routes    map[string]map[string]route // by path, without a slash at the beginning, and by method
+	assets    assets
+	pages     map[string]*template.Template
+	sessions  *sessions
+	logins    *throttle.Logins
+	attempts  cipher.AEAD // seals the cookies of logins at a provider
+	figures   *figures
+	working   chan struct{}               // has a place for each request that may use the broker now
+	indexing  chan struct{}               // has a place for each request that may use the index of failed messages now
+	asking    chan struct{}               // has a place for each request that may ask the provider of logins now
+	exporting chan struct{}               // has a place for each export from the index that may be under way
+	outboxing chan struct{}               // has a place for each request that may use outboxes now
+	streams   chan struct{}               // has a place for each event stream that may be open
+	reached   atomic.Pointer[destination] // the broker of the last request that used one
+	handler   http.Handler
 
 	// closing ends event streams and what users have started.
 	closing context.Context
@@ -35,10 +43,13 @@ type Console struct {
 }
 
 const (
-	// maxWorking is how many requests use the broker, and how many the index, at the same time. Each can hold some messages in memory.
+	// maxWorking is how many requests use the broker, how many the index, how many a provider, how many the outboxes, and how many export from the index, at the
+	// same time. Each can hold some messages in memory.
 	maxWorking = 8
 	// maxStreams is how many event streams are open at the same time: one for each tab.
 	maxStreams = 200
+	// hsts is how long browsers use only https for the host: a year.
+	hsts = "max-age=31536000"
 	// maxForm is how many bytes a form may have.
 	maxForm = 1 << 20
 )
@@ -53,14 +64,18 @@ func New(o Options) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
-	c := &Console{options: o, routes: routesByPath(), sessions: newSessions(), logins: throttle.New(),
-		working: make(chan struct{}, maxWorking), indexing: make(chan struct{}, maxWorking), streams: make(chan struct{}, maxStreams)}
+	c := &Console{options: o, routes: routesByPath(), sessions: newSessions(o.SessionIdle, o.SessionLimit), logins: throttle.New(),
+		working: make(chan struct{}, maxWorking), indexing: make(chan struct{}, maxWorking), asking: make(chan struct{}, maxWorking), exporting: make(chan struct{}, maxWorking),
+		outboxing: make(chan struct{}, maxWorking), streams: make(chan struct{}, maxStreams)}
 	c.closing, c.close = context.WithCancel(context.Background())
 	c.figures = &figures{ask: c.askFigures}
 	if c.assets, err = readAssets(); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
-	if c.pages, err = readPages(); err != nil {
+	if c.attempts, err = newSeal(); err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	if c.pages, err = readPages(c.maskText); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
 	c.handler = names.Handler(http.HandlerFunc(c.serve))
@@ -88,6 +103,14 @@ func (c *Console) begin() error {
 	return nil
 }
 
+// hostname is a host without its port.
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return host
+}
+
 // ServeHTTP answers a request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
@@ -98,6 +121,10 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
+	// Browsers apply it to all ports of the host: next to another port there may be programs without TLS, such as a management API.
+	if (r.TLS != nil || c.options.Secure) && hostname(r.Host) == r.Host && !strings.EqualFold(r.Host, "localhost") {
+		h.Set("Strict-Transport-Security", hsts)
+	}
 	c.handler.ServeHTTP(w, r)
 }
 

@@ -42,7 +42,7 @@ type copiedMessage struct {
 }
 
 // copiesOf returns a message as JSON, as a request to the management API, and as a command.
-func copiesOf(m admin.Message) []copyText {
+func copiesOf(m admin.Message, to destination) []copyText {
 	all := []copyText{{ID: "copy-json", Name: "JSON"}, {ID: "copy-curl", Name: "curl (management API)"}, {ID: "copy-publish", Name: "rehop publish"}}
 	missing := ""
 	switch {
@@ -60,7 +60,7 @@ func copiesOf(m admin.Message) []copyText {
 	}
 	for i, text := range []func() (string, error){
 		func() (string, error) { return asciiJSON(line, "  ") },
-		func() (string, error) { return curlOf(m) },
+		func() (string, error) { return curlOf(m, to) },
 		func() (string, error) {
 			text, err := asciiJSON(line, "")
 			return "rehop publish --lines <<'END'\n" + text + "\nEND", err
@@ -90,7 +90,7 @@ func plainTexts(m admin.Message) bool {
 }
 
 // curlOf is a request to RabbitMQ's management API that publishes the message. Types that JSON does not have become text.
-func curlOf(m admin.Message) (string, error) {
+func curlOf(m admin.Message, to destination) (string, error) {
 	properties := map[string]any{"delivery_mode": 2}
 	for name, text := range map[string]string{"message_id": m.ID, "content_type": m.ContentType, "content_encoding": m.ContentEncoding,
 		"correlation_id": m.CorrelationID, "reply_to": m.ReplyTo, "type": m.Type, "app_id": m.AppID} {
@@ -119,8 +119,8 @@ func curlOf(m admin.Message) (string, error) {
 	if exchange == "" {
 		exchange = "amq.default"
 	}
-	return fmt.Sprintf("curl --user USER --header 'Content-Type: application/json' \\\n  --data %s \\\n  http://localhost:15672/api/exchanges/%%2F/%s/publish",
-		quoted(text), quotedPath(exchange)), nil
+	return fmt.Sprintf("curl --user USER --header 'Content-Type: application/json' \\\n  --data %s \\\n  %s/api/exchanges/%s/%s/publish",
+		quoted(text), to.address(), to.path(), quotedPath(exchange)), nil
 }
 
 // apiValue is a header as the management API takes it.

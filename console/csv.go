@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/csv"
 	"io"
@@ -10,35 +9,48 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/triage"
 )
 
-// exportCSV writes failed messages as CSV, and returns how many. A body or an error that is not UTF-8 is written as base64.
-func exportCSV(ctx context.Context, a *admin.Admin, queue string, filter admin.Filter, mask func(admin.Message) admin.Message, to io.Writer) (n int, err error) {
-	out := csv.NewWriter(to)
-	out.UseCRLF = true
-	if err := out.Write([]string{"id", "queue", "exchange", "key", "kind", "error", "attempts", "replays", "failed_at", "first_failed", "host", "type", "content_type", "headers", "body"}); err != nil {
-		return 0, err
+// csvFile writes failed messages as CSV. A text that is not UTF-8 is written as base64.
+type csvFile struct {
+	out     *csv.Writer
+	indexed bool // the messages are of the index, which knows more about them
+	written int
+}
+
+// newCSV begins a file.
+func newCSV(to io.Writer, indexed bool) (*csvFile, error) {
+	f := &csvFile{out: csv.NewWriter(to), indexed: indexed}
+	f.out.UseCRLF = true
+	heading := []string{"id", "queue", "exchange", "key", "kind", "error", "attempts", "replays", "failed_at", "first_failed", "host", "type", "content_type", "headers", "body"}
+	if indexed {
+		heading = append([]string{"ref", "state", "group", "run", "changed", "failed_queue", "version"}, heading...)
 	}
-	err = a.EachFailed(ctx, queue, 0, filter, func(m admin.Message) error {
-		m = mask(m)
-		headers := ""
-		if len(m.Headers) > 0 {
-			headers = valueText(m.Headers)
-		}
-		row := []string{m.ID, m.Queue, m.Exchange, m.Key, string(m.Kind), m.Error, strconv.Itoa(m.Attempts), strconv.Itoa(m.Replays), stamp(m.FailedAt), stamp(m.FirstFailed),
-			m.Host, m.Type, m.ContentType, headers, string(m.Body)}
-		for i := range row {
-			row[i] = cell(row[i])
-		}
-		n++
-		return out.Write(row)
-	})
-	if err != nil {
-		return n, err
+	return f, f.out.Write(heading)
+}
+
+func (f *csvFile) write(m triage.Message) error {
+	headers := ""
+	if len(m.Headers) > 0 {
+		headers = valueText(m.Headers)
 	}
-	out.Flush()
-	return n, out.Error()
+	row := []string{m.ID, m.Queue, m.Exchange, m.Key, m.Kind, m.Error, strconv.Itoa(m.Attempts), strconv.Itoa(m.Replays), stamp(m.FailedAt), stamp(m.FirstFailed),
+		m.Host, m.Type, m.ContentType, headers, string(m.Body)}
+	if f.indexed {
+		row = append([]string{m.Ref, string(m.State), m.Group, m.Run, stamp(m.Changed), m.FailedQueue, m.Version}, row...)
+	}
+	for i := range row {
+		row[i] = cell(row[i])
+	}
+	f.written++
+	return f.out.Write(row)
+}
+
+// end writes what is buffered.
+func (f *csvFile) end() error {
+	f.out.Flush()
+	return f.out.Error()
 }
 
 func stamp(t time.Time) string {

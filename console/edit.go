@@ -17,6 +17,7 @@ type editView struct {
 	Body         string // as fields of a form
 	Headers      string
 	Base         string // of the message that was edited
+	ID           string // of the run, so that a form that is sent twice starts one
 	Wrong        string
 	NoJSON       bool // the body was JSON, and is not any more
 	BodyLines    []diffLine
@@ -130,6 +131,7 @@ func (x *call) preview() error {
 	case edit == nil:
 		return x.showStatus(http.StatusBadRequest, "edit", "Edit and replay", v)
 	}
+	v.ID = triage.NewRunID()
 	return x.show("preview", "Edit and replay", v)
 }
 
@@ -142,5 +144,5 @@ func (x *call) resend() error {
 	case edit == nil:
 		return x.showStatus(http.StatusBadRequest, "edit", "Edit and replay", v)
 	}
-	return x.startRun(triage.RunPlan{Action: triage.ActionReplay, Refs: []string{v.Message.Ref}, Actor: x.actor(), To: x.r.PostForm.Get("to"), Edit: edit})
+	return x.startRun(triage.RunPlan{ID: x.r.PostForm.Get("id"), Action: triage.ActionReplay, Refs: []string{v.Message.Ref}, Actor: x.actor(), To: x.r.PostForm.Get("to"), Edit: edit})
 }

@@ -53,7 +53,9 @@ func (x *call) events() error {
 	tick := time.NewTicker(eventsEvery)
 	defer tick.Stop()
 	for x.stillMay() {
-		text, err := json.Marshal(x.nextUpdate())
+		next := x.nextUpdate()
+		next.Error = c.maskText(next.Error) // the figures are numbers, and words of the console
+		text, err := json.Marshal(next)
 		if err != nil {
 			return err
 		}
@@ -78,7 +80,7 @@ func (x *call) events() error {
 // stillMay reports whether the user may still see the stream. An open page does not prolong a session.
 func (x *call) stillMay() bool {
 	c := x.console
-	if c.options.Authenticate != nil {
+	if !x.own {
 		user, err := c.options.Authenticate(x.r)
 		return err == nil && user.Role >= Viewer
 	}

@@ -18,8 +18,11 @@ func Routes() (all []Route) {
 // What tests of sessions need to know.
 const (
 	SessionCookie = sessionCookie
+	AttemptCookie = attemptCookie
 	SessionIdle   = sessionIdle
 	SessionLimit  = sessionLimit
 	MaxSessions   = maxSessions
 	EventsEvery   = eventsEvery
+	MaxWorking    = maxWorking
+	MaxAhead      = maxAhead
 )

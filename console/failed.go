@@ -2,8 +2,6 @@ package console
 
 import (
 	"errors"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -13,7 +11,7 @@ import (
 
 // failedView is the failed messages of a queue.
 type failedView struct {
-	Queue    string
+	Source   source
 	Choice   choice
 	Wrong    *fault // what is wrong with the choice
 	Kinds    []string
@@ -36,7 +34,8 @@ type failedRow struct {
 	Attempts, Replays    int
 	FailedAt             time.Time
 	Size                 int
-	Queue                string // if it is another one
+	Queue                string // in which it failed, if it is another one
+	RecordedBy           string // in an error queue: the program whose record it has
 }
 
 // rowLimits are how many messages a list can have.
@@ -47,13 +46,11 @@ const maxErrorShown = 300
 
 func (x *call) failed() error {
 	query := x.r.URL.Query()
-	v := failedView{Queue: query.Get("queue"), Choice: choiceOf(query), Kinds: kinds(), Limits: rowLimits(), Limit: rowLimits()[0], Matching: -1, Total: -1, MayAct: x.may(Operator), Masked: x.console.options.Mask != nil}
-	if in, err := url.QueryUnescape(query.Get("in")); err == nil && v.Queue == "" {
-		v.Queue = in // of the form, which would change bytes that are not UTF-8
+	from, err := sourceOf(query)
+	if err != nil {
+		return err
 	}
-	if v.Queue == "" {
-		return &fault{status: http.StatusBadRequest, text: "The address has no name of a queue.", hint: "Choose one on the page Queues."}
-	}
+	v := failedView{Source: from, Choice: choiceOf(query), Kinds: kinds(), Limits: rowLimits(), Limit: rowLimits()[0], Matching: -1, Total: -1, MayAct: x.may(Operator), Masked: x.console.options.Mask != nil}
 	if n, err := strconv.Atoi(query.Get("limit")); err == nil && slices.Contains(v.Limits, n) {
 		v.Limit = n
 	}
@@ -67,7 +64,8 @@ func (x *call) failed() error {
 		return err
 	}
 	defer end()
-	if v.Delayed, err = a.Delayed(ctx, v.Queue); errors.Is(err, admin.ErrNoQueue) || errors.Is(err, admin.ErrNoLayout) {
+	box := v.Source.in(a)
+	if v.Delayed, err = box.Delayed(ctx); errors.Is(err, admin.ErrNoQueue) || errors.Is(err, admin.ErrNoLayout) {
 		return err
 	} else if err != nil {
 		v.Delayed = -1 // the messages can be read without the management API
@@ -76,9 +74,9 @@ func (x *call) failed() error {
 	if query.Get("count") != "" {
 		limit = 0
 	}
-	err = a.EachFailed(ctx, v.Queue, limit, filter, func(m admin.Message) error {
+	err = box.Each(ctx, limit, filter, func(m admin.Message) error {
 		if seen++; seen <= v.Limit {
-			v.Messages = append(v.Messages, rowOfMessage(m, v.Queue, x.console.maskText(m.Error)))
+			v.Messages = append(v.Messages, rowOfMessage(m, v.Source, x.console.maskText(m.Error)))
 		}
 		return nil
 	})
@@ -89,26 +87,28 @@ func (x *call) failed() error {
 	if !v.More || limit == 0 {
 		v.Matching = seen
 	}
-	if q, err := a.Queue(ctx, v.Queue); err == nil {
-		v.Total = q.Failed
+	if total, err := box.Depth(ctx); err == nil {
+		v.Total = total
 	}
 	return x.show("failed", "Failed messages", v)
 }
 
 // rowOfMessage keeps nothing of the message but what is shown.
-func rowOfMessage(m admin.Message, queue, why string) failedRow {
+func rowOfMessage(m admin.Message, from source, why string) failedRow {
 	r := failedRow{ID: m.ID, Key: m.Key, Kind: string(m.Kind), Attempts: m.Attempts, Replays: m.Replays, FailedAt: m.FailedAt, Size: len(m.Body)}
 	r.Error, r.Cut = cut(why, maxErrorShown)
-	if m.Queue != queue {
+	if m.Queue != from.Queue {
 		r.Queue = m.Queue
+	}
+	if from.Other {
+		r.RecordedBy = m.RecordedBy
 	}
 	return r
 }
 
 // Link is the page with another value in its query.
 func (v failedView) Link(name, value string) string {
-	q := v.Choice.values()
-	q.Set("queue", v.Queue)
+	q := v.Source.add(v.Choice.values())
 	q.Set("limit", strconv.Itoa(v.Limit))
 	q.Set(name, value)
 	return "failed?" + q.Encode()
@@ -116,15 +116,10 @@ func (v failedView) Link(name, value string) string {
 
 // Export is the address of a download of all messages that match.
 func (v failedView) Export(format string) string {
-	q := v.Choice.values()
-	q.Set("queue", v.Queue)
+	q := v.Source.add(v.Choice.values())
 	q.Set("format", format)
 	return "export?" + q.Encode()
 }
 
 // Message is the address of a message's page.
-func (v failedView) Message(id string) string { return messageLink("message", v.Queue, id) }
-
-func messageLink(page, queue, id string) string {
-	return page + "?" + url.Values{"queue": {queue}, "id": {id}}.Encode()
-}
+func (v failedView) Message(id string) string { return v.Source.message("message", id) }

@@ -18,6 +18,22 @@ type fault struct {
 
 func (f *fault) Error() string { return f.text }
 
+// Refusal is an error of Authenticate, or of a LoginProvider, that is shown to the user.
+type Refusal struct {
+	Text string // why the user is refused
+	Hint string // what to do
+}
+
+func (r *Refusal) Error() string { return r.Text }
+
+// refused explains an error of Authenticate. Only a Refusal is shown: others can have secrets.
+func refused(err error) *fault {
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		return &fault{status: http.StatusForbidden, text: r.Text, hint: r.Hint}
+	}
+	return &fault{status: http.StatusUnauthorized, text: "You are not logged in, or may not use this console."}
+}
+
 // errNoSession: nobody is logged in.
 var errNoSession = errors.New("you are not logged in")
 
@@ -33,10 +49,12 @@ func faultOf(err error) *fault {
 	switch {
 	case errors.Is(err, admin.ErrNoManagement):
 		f.status, f.text = http.StatusNotImplemented, "This page needs the management API of the broker, and the console has no address of it."
-		f.hint = "Set management in rehop.yaml or $REHOP_MANAGEMENT, or Config.Management of package admin. Failed messages of a queue can be seen without it."
+		f.hint = "Set management in rehop.yaml or $REHOP_MANAGEMENT, or in the program that serves the console. Failed messages of a queue can be seen without it."
 	case errors.Is(err, admin.ErrNoQueue):
 		f.status, f.text = http.StatusNotFound, err.Error()
 		f.hint = "Check the name. A queue that rehop has never subscribed to has no failed queue."
+	case errors.Is(err, admin.ErrTarget), errors.Is(err, admin.ErrNoDestination):
+		f.status, f.text = http.StatusBadRequest, err.Error()
 	case errors.Is(err, admin.ErrNoLayout):
 		f.status, f.text = http.StatusNotFound, err.Error()
 	case errors.Is(err, admin.ErrBusy):

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,31 +19,55 @@ type foundView struct {
 	MayAct   bool
 	Actions  []triage.Action // that can apply to it in its state
 	Editable string          // why it cannot be edited; empty: it can
+	Runs     []triage.MessageRun
+	From     string // the Ref of the message that it was edited from, if it was
 }
 
 // indexed returns the message that an address or a form names.
 func (x *call) indexed(ref string) (m triage.Message, err error) {
+	err = x.withIndexed(ref, func(_ context.Context, _ *triage.Store, found triage.Message) error {
+		m = found
+		return nil
+	})
+	return m, err
+}
+
+// withIndexed calls use with the message that an address or a form names, and with the index.
+func (x *call) withIndexed(ref string, use func(context.Context, *triage.Store, triage.Message) error) error {
 	if ref == "" {
-		return m, &fault{status: http.StatusBadRequest, text: "The address does not name a message.", hint: "Choose a message on the page Search."}
+		return &fault{status: http.StatusBadRequest, text: "The address does not name a message.", hint: "Choose a message on the page Search."}
 	}
 	store, ctx, end, err := x.index()
 	if err != nil {
-		return m, err
+		return err
 	}
 	defer end()
-	m, err = store.Message(ctx, ref)
-	return m, ofIndex(err)
+	m, err := store.Message(ctx, ref)
+	if err == nil {
+		err = use(ctx, store, m)
+	}
+	return ofIndex(err)
 }
 
 func (x *call) found() error {
-	m, err := x.indexed(x.r.URL.Query().Get("ref"))
+	var m triage.Message
+	var runs []triage.MessageRun
+	var from string
+	err := x.withIndexed(x.r.URL.Query().Get("ref"), func(ctx context.Context, store *triage.Store, found triage.Message) (err error) {
+		m = found
+		if runs, err = store.RunsOf(ctx, m.Ref); err != nil {
+			return err
+		}
+		from, err = store.EditedFrom(ctx, m)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	shown := x.console.maskIndexed(m)
 	query := "?" + url.Values{"ref": {m.Ref}}.Encode()
-	v := foundView{Message: shown, MayAct: x.may(Operator), Editable: notEditable(shown),
-		Contents: contentsOf(fromIndexed(shown), x.r.URL.Query().Get("view"), "found"+query, "found.body"+query)}
+	v := foundView{Message: shown, Runs: runs, From: from, MayAct: x.may(Operator), Editable: notEditable(shown),
+		Contents: x.contentsOf(fromIndexed(shown), "found"+query, "found.body"+query)}
 	for _, a := range []triage.Action{triage.ActionReplay, triage.ActionDiscard, triage.ActionRestore, triage.ActionKeep} {
 		if canTake(a, m.State) {
 			v.Actions = append(v.Actions, a)
@@ -70,7 +95,8 @@ func (x *call) foundBody() error {
 	if err != nil {
 		return err
 	}
-	x.download(m.ID, x.console.maskIndexed(m).Body)
+	shown := x.console.maskIndexed(m)
+	x.download(shown.ID, shown.Body)
 	return nil
 }
 
@@ -81,7 +107,7 @@ func fromIndexed(m triage.Message) admin.Message {
 		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority, Timestamp: m.Timestamp,
 		CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppID: m.AppID,
 		Kind: rehop.Kind(m.Kind), Error: m.Error, Stack: m.Stack, Attempts: m.Attempts, Replays: m.Replays,
-		FailedAt: m.FailedAt, FirstFailed: m.FirstFailed, Host: m.Host,
+		FailedAt: m.FailedAt, FirstFailed: m.FirstFailed, Host: m.Host, Version: m.Version,
 	}
 }
 

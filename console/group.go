@@ -37,7 +37,11 @@ func (x *call) group() error {
 	if err != nil {
 		return ofIndex(err)
 	}
-	v := groupView{Group: x.console.maskGroup(g), Chart: chartOf(history, weekHours, now), MayAct: x.may(Operator)}
+	shown, err := x.maskGroup(ctx, store, g)
+	if err != nil {
+		return err
+	}
+	v := groupView{Group: shown, Chart: chartOf(history, weekHours, now), MayAct: x.may(Operator)}
 	v.NoteHeld = v.Note != g.Note
 	v.States = decisions()
 	return x.show("group", "Group", v)

@@ -85,7 +85,11 @@ func (x *call) groups() error {
 		if err != nil {
 			return ofIndex(err)
 		}
-		r := groupRow{Group: x.console.maskGroup(g), Chart: chartOf(history, dayHours, now)}
+		shown, err := x.maskGroup(ctx, store, g)
+		if err != nil {
+			return err
+		}
+		r := groupRow{Group: shown, Chart: chartOf(history, dayHours, now)}
 		r.Title, r.Cut = cut(r.Title, maxErrorShown)
 		v.Groups = append(v.Groups, r)
 	}
@@ -104,12 +108,6 @@ func queueNames(queues []triage.Queue, chosen string) (names []string) {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// maskGroup is a group as it may be shown.
-func (c *Console) maskGroup(g triage.Group) triage.Group {
-	g.Title, g.Sample, g.Note = c.maskText(g.Title), c.maskText(g.Sample), c.maskText(g.Note)
-	return g
 }
 
 // Link is the list with another value in its query, from its first page on.

@@ -56,7 +56,8 @@ func (x *call) showHeld(queue, skipped string) error {
 	}
 	v.Messages = v.Messages[:min(len(v.Messages), maxHeld)]
 	for i := range v.Messages {
-		v.Messages[i].Error = x.console.maskText(v.Messages[i].Error)
+		m := &v.Messages[i]
+		m.Key, m.Error = x.console.maskText(m.Key), x.console.maskText(m.Error) // a key can be from the body
 	}
 	v.More = v.Total > len(v.Messages)
 	return x.show("held", "Held messages", v)
@@ -85,7 +86,7 @@ func (x *call) skip() error {
 	if err != nil {
 		return err
 	}
-	if err := x.record("held.skip", queue, map[string]string{"id": strings.ToValidUTF8(id, "\ufffd")}); err != nil {
+	if err := x.record("held.skip", queue, map[string]string{"id": exactText(id)}); err != nil {
 		end()
 		return err
 	}
@@ -94,6 +95,6 @@ func (x *call) skip() error {
 	if err != nil {
 		return err
 	}
-	x.console.options.Logger.Info("console: messages were changed", "action", "skip", "user", x.user.Name, "from", x.r.RemoteAddr, "queue", queue, "id", id)
+	x.logChange("messages were changed", "action", "skip", "queue", queue, "id", id)
 	return x.showHeld(queue, id)
 }

@@ -15,27 +15,40 @@ const maxCredential = 1000
 
 // loginView is the login page.
 type loginView struct {
-	Hint  string
-	Next  string
-	Error string
+	Passwords bool   // users can log in with a name and a password
+	Provider  string // at which users can log in; empty: none
+	Hint      string
+	Next      string
+	Error     string
 }
 
-func (x *call) loginPage() error {
-	if x.console.options.Login == nil || x.console.options.Authenticate != nil {
-		return &fault{status: http.StatusNotFound, text: "This console has no login page.", hint: "Log in to the server that it is a part of."}
+// errNoLogin: the request is not for the console to log in.
+var errNoLogin = &fault{status: http.StatusNotFound, text: "This console has no login page for you.", hint: "Log in to the server that it is a part of, or to the proxy in front of it."}
+
+func (x *call) loginPage() error { return x.showLogin(http.StatusOK, x.r.URL.Query().Get("next"), "") }
+
+// showLogin shows the login page, with a text about the login before.
+func (x *call) showLogin(status int, next, text string) error {
+	o := x.console.options
+	if !x.own {
+		return errNoLogin
 	}
-	return x.show("login", "Log in", loginView{Hint: x.console.options.LoginHint, Next: x.r.URL.Query().Get("next")})
+	v := loginView{Passwords: o.Login != nil, Hint: o.LoginHint, Next: next, Error: text}
+	if o.Provider != nil {
+		v.Provider = o.Provider.Name
+	}
+	return x.showStatus(status, "login", "Log in", v)
 }
 
 // login begins a session with a new id.
 func (x *call) login() error {
 	c, form := x.console, x.r.PostForm
-	if c.options.Login == nil || c.options.Authenticate != nil {
-		return x.loginPage()
+	if c.options.Login == nil || !x.own {
+		return errNoLogin
 	}
 	name, password := form.Get("name"), form.Get("password")
 	again := func(status int, text string) error {
-		return x.showStatus(status, "login", "Log in", loginView{c.options.LoginHint, form.Get("next"), text})
+		return x.showLogin(status, form.Get("next"), text)
 	}
 	if len(name) > maxCredential || len(password) > maxCredential {
 		return again(http.StatusUnauthorized, "The name or the password is too long.")
@@ -55,13 +68,19 @@ func (x *call) login() error {
 		c.options.Logger.Warn("console: a login was refused", "from", x.r.RemoteAddr)
 		return again(http.StatusUnauthorized, "The name or the password is wrong, or the user may not use the console.")
 	}
+	x.beginSession(user)
+	redirect(x.w, c.local(form.Get("next")))
+	return nil
+}
+
+// beginSession begins a session with a new id, and ends the one before of this browser.
+func (x *call) beginSession(user User) {
+	c := x.console
 	if old, err := x.r.Cookie(sessionCookie); err == nil {
 		c.sessions.end(old.Value)
 	}
-	x.setCookie(sessionCookie, c.sessions.begin(user), sessionLimit)
-	c.options.Logger.Info("console: login", "user", user.Name, "role", user.Role.String(), "from", x.r.RemoteAddr)
-	redirect(x.w, c.local(form.Get("next")))
-	return nil
+	x.setCookie(sessionCookie, c.sessions.begin(user), c.options.SessionLimit)
+	c.options.Logger.Info("console: login", "user", user.recorded(), "role", user.Role.String(), "from", x.r.RemoteAddr)
 }
 
 // from is what the address of the client counts as.

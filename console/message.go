@@ -12,7 +12,8 @@ import (
 
 // messageView is the page of one failed message.
 type messageView struct {
-	Queue    string // whose failed queue it is in
+	Source   source
+	ID       string // of the message, for links; in Message it may be masked
 	Message  admin.Message
 	Contents contents
 	// Same is how many messages have this id, and Number which of them this is. Few programs use an id twice.
@@ -31,8 +32,8 @@ type contents struct {
 }
 
 // contentsOf shows a message. Its page is at link, and a download of its body at download.
-func contentsOf(m admin.Message, view, link, download string) contents {
-	return contents{Message: m, Headers: headerRows(m.Headers), Payload: payloadOf(m.Body, view), Copies: copiesOf(m), BodyLink: download, TextLink: link + "&view=text", HexLink: link + "&view=hex"}
+func (x *call) contentsOf(m admin.Message, link, download string) contents {
+	return contents{Message: m, Headers: headerRows(m.Headers), Payload: payloadOf(m.Body, x.r.URL.Query().Get("view")), Copies: copiesOf(m, x.destination()), BodyLink: download, TextLink: link + "&view=text", HexLink: link + "&view=hex"}
 }
 
 // maxSame is how many messages with the same id are looked for.
@@ -41,26 +42,30 @@ const maxSame = 100
 // find returns the message that the address of the page names. Number is which of several with the same id.
 func (x *call) find() (v messageView, err error) {
 	query := x.r.URL.Query()
-	v = messageView{Queue: query.Get("queue"), Pick: pickOf(query.Get("id")), Number: 1, MayAct: x.may(Operator)}
+	from, err := sourceOf(query)
+	if err == nil && !query.Has("id") {
+		err = &fault{status: http.StatusBadRequest, text: "The address has no id of a message.", hint: "Choose a message in the list of a queue."}
+	}
+	if err != nil {
+		return v, err
+	}
+	v = messageView{Source: from, ID: query.Get("id"), Pick: pickOf(query.Get("id")), Number: 1, MayAct: x.may(Operator)}
 	if n, err := strconv.Atoi(query.Get("number")); err == nil && n > 0 {
 		v.Number = n
-	}
-	if v.Queue == "" || !query.Has("id") {
-		return v, &fault{status: http.StatusBadRequest, text: "The address needs a queue and the id of a message.", hint: "Choose a message in the list of a queue."}
 	}
 	a, ctx, end, err := x.broker()
 	if err != nil {
 		return v, err
 	}
 	defer end()
-	err = a.EachFailed(ctx, v.Queue, maxSame, admin.Filter{IDs: []string{query.Get("id")}}, func(m admin.Message) error {
+	err = v.Source.in(a).Each(ctx, maxSame, admin.Filter{IDs: []string{query.Get("id")}}, func(m admin.Message) error {
 		if v.Same++; v.Same == v.Number {
 			v.Message = x.console.mask(m)
 		}
 		return nil
 	})
 	if err == nil && v.Same < v.Number {
-		err = &fault{status: http.StatusNotFound, text: "There is no such message in the failed queue.", hint: "It may have been replayed or discarded. A broker that delays returned messages hides it for a while."}
+		err = &fault{status: http.StatusNotFound, text: "There is no such message in the queue.", hint: "It may have been replayed or discarded. A broker that delays returned messages hides it for a while."}
 	}
 	return v, err
 }
@@ -70,13 +75,13 @@ func (x *call) message() error {
 	if err != nil {
 		return err
 	}
-	v.Contents = contentsOf(v.Message, x.r.URL.Query().Get("view"), v.Link("message"), v.Link("body"))
+	v.Contents = x.contentsOf(v.Message, v.Link("message"), v.Link("body"))
 	return x.show("message", "Message", v)
 }
 
 // Link is the address of the message on a page.
 func (v messageView) Link(page string) string {
-	return messageLink(page, v.Queue, v.Message.ID) + "&number=" + strconv.Itoa(v.Number)
+	return v.Source.message(page, v.ID) + "&number=" + strconv.Itoa(v.Number)
 }
 
 // Numbers are the other messages with the same id.
@@ -89,7 +94,7 @@ func (v messageView) Numbers() (all []int) {
 
 // Of is the address of another message with the same id.
 func (v messageView) Of(n int) string {
-	return messageLink("message", v.Queue, v.Message.ID) + "&number=" + strconv.Itoa(n)
+	return v.Source.message("message", v.ID) + "&number=" + strconv.Itoa(n)
 }
 
 // body is a download of the bytes of a message's body, unchanged.
@@ -107,7 +112,7 @@ func (x *call) download(id string, body []byte) {
 	x.attach(fileName(id)+".bin", "application/octet-stream")
 	x.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	if x.r.Method != http.MethodHead {
-		_, _ = x.w.Write(body) // the client may have gone
+		_ = x.send(body) // the client may have gone
 	}
 }
 

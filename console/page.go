@@ -49,14 +49,17 @@ func (x *call) navigation() (links []link) {
 			links = append(links, link{Path: "audit", Name: "Audit", Key: "a"})
 		}
 	}
-	return append(links, link{Path: "queues", Name: "Queues", Key: "q"}, link{Path: "waiting", Name: "Waiting", Key: "w"}, link{Path: "held", Name: "Held", Key: "h"},
-		link{Path: "topology", Name: "Topology", Key: "t"}, link{Path: "doctor", Name: "Doctor", Key: "d"}, link{Path: "settings", Name: "Settings", Key: "s"})
+	links = append(links, link{Path: "queues", Name: "Queues", Key: "q"}, link{Path: "waiting", Name: "Waiting", Key: "w"}, link{Path: "held", Name: "Held", Key: "h"})
+	if x.hasOutboxes() {
+		links = append(links, link{Path: "outbox", Name: "Outboxes", Key: "b"})
+	}
+	return append(links, link{Path: "topology", Name: "Topology", Key: "t"}, link{Path: "doctor", Name: "Doctor", Key: "d"}, link{Path: "settings", Name: "Settings", Key: "s"})
 }
 
 // parentOf is the page of the navigation to which a page belongs.
 func parentOf(path string) string {
 	switch path {
-	case "queue", "failed", "message", "confirm", "replay", "discard":
+	case "queue", "consumers", "failed", "message", "confirm", "replay", "discard":
 		return "queues"
 	case "group":
 		return "groups"
@@ -72,13 +75,13 @@ func parentOf(path string) string {
 	return path
 }
 
-// readPages reads the templates. Each page is its own template with the frame around it.
-func readPages() (map[string]*template.Template, error) {
+// readPages reads the templates. Each page is its own template with the frame around it. All texts that they show are masked.
+func readPages(mask func(string) string) (map[string]*template.Template, error) {
 	files, err := pageFiles.ReadDir("pages")
 	if err != nil {
 		return nil, err
 	}
-	shared, err := template.New("frame.html").Funcs(functions()).ParseFS(pageFiles, "pages/frame.html", "pages/parts.html")
+	shared, err := template.New("frame.html").Funcs(functions(mask)).ParseFS(pageFiles, "pages/frame.html", "pages/parts.html")
 	if err != nil {
 		return nil, err
 	}
@@ -100,9 +103,11 @@ func readPages() (map[string]*template.Template, error) {
 }
 
 // functions are those that templates use.
-func functions() template.FuncMap {
+func functions(mask func(string) string) template.FuncMap {
 	return template.FuncMap{
-		"marked": marked, "markedLines": markedLines, "ref": url.QueryEscape, "number": number, "rate": rate, "size": size,
+		"marked":      func(text string) []span { return marked(mask(text)) },
+		"markedLines": func(text string) []span { return markedLines(mask(text)) },
+		"ref":         url.QueryEscape, "number": number, "rate": rate, "size": size,
 		"utc":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"exact": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	}
@@ -154,7 +159,7 @@ func (x *call) showStatus(status int, page, title string, content any) error {
 	c := x.console
 	f := frame{
 		Title: title, Root: x.root(), Here: x.here(), Style: c.assets.path("console.css"), Script: c.assets.path("console.js"), Icon: c.assets.path("icon.svg"),
-		User: x.user, LoggedIn: x.user.Role >= Viewer, Logout: c.options.Authenticate == nil, ReadOnly: c.options.ReadOnly,
+		User: x.user, LoggedIn: x.user.Role >= Viewer, Logout: x.own, ReadOnly: c.options.ReadOnly,
 		Theme: x.theme(), Keys: x.keys(), Content: content,
 	}
 	if f.LoggedIn {

@@ -15,7 +15,7 @@ import (
 func TestPagesWithoutData(t *testing.T) {
 	f := open(t)
 	for target, want := range map[string]string{
-		"/": "Nothing: no message has failed", "/queues": "There are no queues", "/waiting": "no delay queues", "/held": "None is known",
+		"/": "Nothing: no message has failed", "/queues": "There are no queues", "/waiting": "no delay queues", "/held": "None is known", "/consumers": "Nobody consumes",
 		"/topology": "0 queues", "/topology.svg": "<svg", "/doctor": "Examine the broker", "/doctor?examine=1": "Examined in", "/settings": "operator", "/shortcuts": "Turn shortcuts off",
 	} {
 		f.get(target).has(t, want)
@@ -37,9 +37,9 @@ func TestPagesWithData(t *testing.T) {
 		rehop.Message{ID: "m2", Body: []byte{0xff, 0x00, 0x01}})
 	f.get("/").has(t, "orders", "2 messages failed", `id="sum-failed">2<`)
 	f.get("/queues").has(t, "orders", "failed?queue=orders")
-	f.get("/queue?name=orders").has(t, "orders", "<b>2</b> failed", "x-queue-type")
+	f.get("/queue?name=orders").has(t, "orders", "<b>2</b> failed", "x-queue-type", "consumers?queue=orders")
 	f.get("/failed?queue=orders").has(t, "all 2 that match", "m1", "m2", "no such customer", "it failed", "permanent", "Replay selected", "the failed queue has 2 messages")
-	f.get("/message?queue=orders&id=m1").has(t, "&#34;total&#34;: 9223372036854775807", "tenant", "acme", "int64", "no such customer", "rehop publish --lines", "curl --user", "shown as JSON")
+	f.get("/message?queue=orders&id=m1").has(t, "&#34;total&#34;: 9223372036854775807", "tenant", "acme", "int64", "no such customer", "rehop publish --lines", "curl --user", "http://localhost/api/exchanges/%2F/amq.default/publish", "shown as JSON")
 	f.get("/message?queue=orders&id=m2").has(t, "ff 00 01", "shown as hex", "payload_encoding&#34;:&#34;base64")
 	f.get("/message?queue=orders&id=m2&view=text").has(t, `\xff U+0000 U+0001`)
 	if p := f.get("/body?queue=orders&id=m2"); p.text != "\xff\x00\x01" || p.header.Get("Content-Disposition") != "attachment; filename=message-m2.bin" {
@@ -48,6 +48,15 @@ func TestPagesWithData(t *testing.T) {
 	f.get("/topology").has(t, "orders.failed")
 	f.get("/topology.svg").has(t, "orders.failed")
 	f.get("/doctor?examine=1").has(t, "Why it matters")
+}
+
+// Consumers are shown with their clients, whoever they are, by queue.
+func TestConsumers(t *testing.T) {
+	f := open(t)
+	f.subscribe("orders")
+	f.get("/consumers").has(t, "all 1.", `href="queue?name=orders"`, "rehop-", "active")
+	f.get("/consumers?queue=orders").has(t, "all 1.", "Consumers of all queues", "rehop-", "active")
+	f.get("/consumers?queue=none").has(t, "all 0.", "Nobody consumes this queue")
 }
 
 // Filters choose the same messages as those of the commands, and the page has how many of how many are shown.

@@ -13,15 +13,18 @@ import (
 
 // planView asks whether a run is to be started.
 type planView struct {
-	Action  triage.Action
-	Canary  bool
-	Query   string   // as a value of a form
-	Shown   string   // the query as it may be shown
-	At      string   // when the messages were counted
-	Refs    []string // the selected messages; none: those that match the query
-	Count   int
-	AtLeast bool // there are that many or more
-	Wrong   string
+	Action triage.Action
+	Canary bool
+	Query  string   // as a value of a form
+	Shown  string   // the query as it may be shown
+	At     string   // when the query was written, by the console's clock, for times such as since:2h
+	UpTo   string   // when the messages were counted, by the database's clock
+	ID     string   // of the run, so that a form that is sent twice starts one
+	Refs   []string // the selected messages; none: those that match the query
+	Count  int
+	// NotWhole is how many messages the index does not have all words of.
+	NotWhole int
+	Wrong    string
 }
 
 // maxPicks is how many messages can be selected. A page of a search has fewer.
@@ -66,7 +69,7 @@ func (x *call) choose(v *planView, all bool) error {
 		return wrong("The form has a query that cannot be read.", "Go back to the search, and try again.")
 	}
 	v.Query, v.Shown = url.QueryEscape(query), x.console.maskText(query)
-	_, err = v.fixed()
+	_, err = v.query()
 	return err
 }
 
@@ -83,14 +86,23 @@ func takes(a triage.Action) []string {
 	return nil
 }
 
-// fixed is the query with its times as they were when the messages were counted. Messages that failed later do not match.
-func (v planView) fixed() (triage.Query, error) {
-	at, err := time.Parse(time.RFC3339Nano, v.At)
+// query is the query with its times as they were when the messages were counted.
+func (v planView) query() (triage.Query, error) {
+	at, err := timeOf(v.At)
 	if err != nil {
-		return triage.Query{}, &fault{status: http.StatusBadRequest, text: "The form has a time that cannot be read.", hint: "Go back to the search, and try again."}
+		return triage.Query{}, err
 	}
 	query, _ := url.QueryUnescape(v.Query) // it was escaped here
-	return parsed(query+" until:"+v.At, at)
+	return parsed(query, at)
+}
+
+// timeOf reads a time of a form.
+func timeOf(text string) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return at, &fault{status: http.StatusBadRequest, text: "The form has a time that cannot be read.", hint: "Go back to the search, and try again."}
+	}
+	return at, nil
 }
 
 // parsed reads a query of a form.
@@ -105,24 +117,22 @@ func parsed(query string, at time.Time) (triage.Query, error) {
 
 // askRun counts the messages, and shows the page that asks for a confirmation.
 func (x *call) askRun(status int, v planView) error {
-	store, ctx, end, err := x.index()
+	store, ctx, end, err := x.indexForRun()
 	if err != nil {
 		return err
 	}
 	defer end()
-	if v.Count = len(v.Refs); v.Count == 0 {
-		query, _ := url.QueryUnescape(v.Query)
-		at, _ := time.Parse(time.RFC3339Nano, v.At) // choose has read it
-		q, err := parsed(query+" "+strings.Join(takes(v.Action), " "), at)
-		if err != nil {
+	plan := triage.RunPlan{Action: v.Action, Refs: v.Refs, Actor: x.actor()}
+	if len(v.Refs) == 0 {
+		if plan.Query, err = v.query(); err != nil {
 			return err
 		}
-		found, err := store.Search(ctx, q, triage.Page{Limit: maxPicks})
-		if err != nil {
-			return ofIndex(err)
-		}
-		v.Count, v.AtLeast = found.Count, found.AtLeast
 	}
+	count, err := store.CountRun(ctx, plan)
+	if err != nil {
+		return ofIndex(err)
+	}
+	v.Count, v.NotWhole, v.UpTo, v.ID = count.Messages, count.NotWhole, count.At.Format(time.RFC3339Nano), triage.NewRunID()
 	return x.showStatus(status, "plan", map[triage.Action]string{triage.ActionReplay: "Replay", triage.ActionDiscard: "Discard", triage.ActionRestore: "Restore", triage.ActionKeep: "Keep"}[v.Action], v)
 }
 
@@ -139,7 +149,7 @@ func (x *call) start() error {
 	if err := x.choose(&v, len(form["pick"]) == 0); err != nil {
 		return err
 	}
-	run := triage.RunPlan{Action: v.Action, Refs: v.Refs, Actor: x.actor(), Canary: v.Canary}
+	run := triage.RunPlan{ID: form.Get("id"), Action: v.Action, Refs: v.Refs, Actor: x.actor(), Canary: v.Canary}
 	if v.Action == triage.ActionDiscard {
 		if count := form.Get("count"); count == "" || count != "1" && strings.ReplaceAll(strings.TrimSpace(form.Get("typed")), ",", "") != count {
 			v.Wrong = "Type the number of messages to confirm that you want to discard them."
@@ -148,9 +158,12 @@ func (x *call) start() error {
 	}
 	var err error
 	if len(v.Refs) == 0 {
-		if run.Query, err = v.fixed(); err != nil {
+		if run.Query, err = v.query(); err != nil {
 			return err
 		}
+	}
+	if run.UpTo, err = timeOf(form.Get("upto")); err != nil { // it has none that were not counted
+		return err
 	}
 	if v.Action == triage.ActionReplay {
 		run.To = form.Get("to")
@@ -168,7 +181,7 @@ func (x *call) start() error {
 
 // startRun starts a run. The index records it in the audit.
 func (x *call) startRun(plan triage.RunPlan) error {
-	store, ctx, end, err := x.index()
+	store, ctx, end, err := x.indexForRun()
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,8 @@ func routes() []route {
 	return []route{
 		{http.MethodGet, loginPath, 0, false, (*call).loginPage},
 		{http.MethodPost, loginPath, 0, false, (*call).login},
+		{http.MethodGet, "provider", 0, false, (*call).beginAtProvider},
+		{http.MethodGet, "callback", 0, false, (*call).finishAtProvider},
 		{http.MethodPost, "logout", Viewer, false, (*call).logout},
 		{http.MethodPost, "preferences", 0, false, (*call).prefer},
 
@@ -26,6 +28,7 @@ func routes() []route {
 		{http.MethodGet, "events", Viewer, false, (*call).events},
 		{http.MethodGet, "queues", Viewer, false, (*call).queues},
 		{http.MethodGet, "queue", Viewer, false, (*call).queue},
+		{http.MethodGet, "consumers", Viewer, false, (*call).consumers},
 		{http.MethodGet, "failed", Viewer, false, (*call).failed},
 		{http.MethodGet, "message", Viewer, false, (*call).message},
 		{http.MethodGet, "body", Viewer, false, (*call).body},
@@ -39,6 +42,7 @@ func routes() []route {
 		{http.MethodGet, "search", Viewer, false, (*call).search},
 		{http.MethodGet, "found", Viewer, false, (*call).found},
 		{http.MethodGet, "found.body", Viewer, false, (*call).foundBody},
+		{http.MethodGet, "found.export", Viewer, false, (*call).exportFound},
 		{http.MethodGet, "edit", Operator, true, (*call).edit},
 		{http.MethodPost, "edit", Operator, true, (*call).preview},
 		{http.MethodPost, "resend", Operator, true, (*call).resend},
@@ -51,6 +55,8 @@ func routes() []route {
 		{http.MethodGet, "waiting", Viewer, false, (*call).waiting},
 		{http.MethodGet, "held", Viewer, false, (*call).held},
 		{http.MethodPost, "skip", Operator, true, (*call).skip},
+		{http.MethodGet, "outbox", Viewer, false, (*call).outbox},
+		{http.MethodPost, "outbox", Operator, true, (*call).changeOutbox},
 		{http.MethodGet, "topology", Viewer, false, (*call).topology},
 		{http.MethodGet, "topology.svg", Viewer, false, (*call).picture},
 		{http.MethodGet, "doctor", Viewer, false, (*call).doctor},

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/rehop/rehop/triage"
@@ -128,7 +129,13 @@ func (v runView) Link(state, after string) string {
 }
 
 // Percent is a share as the page shows it.
-func (v runView) Percent() string { return rate(v.StopAbove*100) + " %" }
+func (v runView) Percent() string { return exact(v.StopAbove*100) + " %" }
+
+// PerSecond is the rate as the page shows it. A low one must not look like none.
+func (v runView) PerSecond() string { return exact(v.Rate) }
+
+// exact is a number with as many digits as it was stored with.
+func exact(n float64) string { return strconv.FormatFloat(n, 'f', -1, 32) }
 
 // Events is the address of the stream of the run.
 func (v runView) Events() string { return "events?" + url.Values{"run": {v.ID}}.Encode() }

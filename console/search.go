@@ -70,13 +70,8 @@ func (x *call) search() error {
 		}
 		return x.showStatus(http.StatusBadRequest, "search", "Search", v)
 	}
-	store, ctx, end, err := x.index()
-	if err != nil {
+	if v.Result, err = x.searchPage(q, triage.Page{After: after}); err != nil {
 		return err
-	}
-	defer end()
-	if v.Result, err = store.Search(ctx, q, triage.Page{After: after}); err != nil {
-		return ofIndex(err)
 	}
 	for _, m := range v.Result.Messages {
 		r := foundRow{Message: x.console.maskIndexed(m)}
@@ -93,4 +88,9 @@ func (v searchView) Page(after string) string {
 		q.Set("after", after)
 	}
 	return "search?" + q.Encode()
+}
+
+// Export is the address of a download of all messages that match.
+func (v searchView) Export(format string) string {
+	return "found.export?" + url.Values{"q": {v.Query}, "format": {format}}.Encode()
 }

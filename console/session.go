@@ -12,7 +12,7 @@ import (
 
 const (
 	sessionCookie = "rehop-session"
-	// sessionIdle is how long a session lasts without a request, and sessionLimit how long in all.
+	// sessionIdle and sessionLimit are the defaults of the options.
 	sessionIdle  = 30 * time.Minute
 	sessionLimit = 12 * time.Hour
 	// maxSessions is how many there are at the same time. A login above it ends the session that was not used for the longest time.
@@ -21,6 +21,8 @@ const (
 
 // sessions are the logged-in users. The browser has a random id, and the server only its hash.
 type sessions struct {
+	idle, limit time.Duration
+
 	mu     sync.Mutex
 	byHash map[[sha256.Size]byte]*list.Element // of *session
 	recent list.List                           // the last used first
@@ -32,8 +34,8 @@ type session struct {
 	began, used time.Time
 }
 
-func newSessions() *sessions {
-	return &sessions{byHash: make(map[[sha256.Size]byte]*list.Element)}
+func newSessions(idle, limit time.Duration) *sessions {
+	return &sessions{idle: idle, limit: limit, byHash: make(map[[sha256.Size]byte]*list.Element)}
 }
 
 // begin returns the id of a new session.
@@ -44,7 +46,7 @@ func (s *sessions) begin(user User) (id string) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for last := s.recent.Back(); last != nil && (len(s.byHash) >= maxSessions || last.Value.(*session).isOver(now)); last = s.recent.Back() {
+	for last := s.recent.Back(); last != nil && (len(s.byHash) >= maxSessions || s.isOver(last.Value.(*session), now)); last = s.recent.Back() {
 		s.remove(last)
 	}
 	hash := sha256.Sum256([]byte(id))
@@ -52,20 +54,20 @@ func (s *sessions) begin(user User) (id string) {
 	return id
 }
 
-func (s *session) isOver(now time.Time) bool {
-	return now.Sub(s.used) >= sessionIdle || now.Sub(s.began) >= sessionLimit
+func (s *sessions) isOver(one *session, now time.Time) bool {
+	return now.Sub(one.used) >= s.idle || now.Sub(one.began) >= s.limit
 }
 
 // user returns the user of a session, and counts as use of it.
-func (s *sessions) user(id string) (User, bool) { return s.look(id, true) }
+func (s *sessions) user(id string) (User, bool) { return s.find(id, true) }
 
 // lasts reports whether a session is not over. It does not prolong it.
 func (s *sessions) lasts(id string) bool {
-	_, lasts := s.look(id, false)
+	_, lasts := s.find(id, false)
 	return lasts
 }
 
-func (s *sessions) look(id string, use bool) (User, bool) {
+func (s *sessions) find(id string, use bool) (User, bool) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +76,7 @@ func (s *sessions) look(id string, use bool) (User, bool) {
 		return User{}, false
 	}
 	found := e.Value.(*session)
-	if found.isOver(now) {
+	if s.isOver(found, now) {
 		s.remove(e)
 		return User{}, false
 	}
@@ -113,7 +115,7 @@ func (s *sessions) count() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for e := s.recent.Front(); e != nil; e = e.Next() {
-		if !e.Value.(*session).isOver(now) {
+		if !s.isOver(e.Value.(*session), now) {
 			n++
 		}
 	}
@@ -127,10 +129,15 @@ func (s *sessions) remove(e *list.Element) {
 
 // setCookie sets a cookie for the console's pages. An empty value removes it.
 func (x *call) setCookie(name, value string, lasts time.Duration) {
+	x.setCookieFor(name, value, lasts, http.SameSiteStrictMode)
+}
+
+// setCookieFor is setCookie with another rule for requests that begin at other sites.
+func (x *call) setCookieFor(name, value string, lasts time.Duration, rule http.SameSite) {
 	age := int(lasts.Seconds())
 	if value == "" {
 		age = -1
 	}
 	http.SetCookie(x.w, &http.Cookie{Name: name, Value: value, Path: x.console.options.Base, MaxAge: age, HttpOnly: true,
-		SameSite: http.SameSiteStrictMode, Secure: x.console.options.Secure || x.r.TLS != nil})
+		SameSite: rule, Secure: x.console.options.Secure || x.r.TLS != nil})
 }

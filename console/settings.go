@@ -25,7 +25,7 @@ func (x *call) settings() error { return x.showSettings(-1) }
 func (x *call) showSettings(ended int) error {
 	o := x.console.options
 	v := settingsView{About: o.About, User: x.user, ReadOnly: o.ReadOnly, Sessions: -1, Ended: ended, Timeout: o.Timeout}
-	if o.Authenticate == nil {
+	if o.hasLogin() {
 		v.Sessions, v.MayEnd = x.console.sessions.count(), x.user.Role >= Admin
 	}
 	live, err := x.live()
@@ -48,7 +48,7 @@ func (x *call) live() (topology.Live, error) {
 
 // endSessions logs out all other users.
 func (x *call) endSessions() error {
-	if x.console.options.Authenticate != nil {
+	if !x.console.options.hasLogin() {
 		return &fault{status: http.StatusNotFound, text: "This console has no sessions.", hint: "The server that it is a part of has them."}
 	}
 	if err := x.record("sessions.end", "all others", nil); err != nil {
@@ -59,6 +59,6 @@ func (x *call) endSessions() error {
 		own = cookie.Value
 	}
 	n := x.console.sessions.endOthers(own)
-	x.console.options.Logger.Info("console: sessions were ended", "user", x.user.Name, "from", x.r.RemoteAddr, "sessions", n)
+	x.logChange("sessions were ended", "sessions", n)
 	return x.showSettings(n)
 }

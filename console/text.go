@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -70,4 +71,27 @@ func cut(text string, n int) (string, bool) {
 		n--
 	}
 	return text[:n], true
+}
+
+// exactText is a text for the audit, which is JSON and so has only UTF-8. A byte that is not becomes a mark such as \xff.
+func exactText(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	var exact strings.Builder
+	for _, s := range split(text, true) {
+		exact.WriteString(s.Plain)
+		exact.WriteString(s.Marks)
+	}
+	return exact.String()
+}
+
+// exactTexts is exactText for all values.
+func exactTexts(values url.Values) url.Values {
+	for _, texts := range values {
+		for i := range texts {
+			texts[i] = exactText(texts[i])
+		}
+	}
+	return values
 }

@@ -112,7 +112,7 @@ func TestPayload(t *testing.T) {
 func TestCopies(t *testing.T) {
 	m := admin.Message{ID: "it's\u202e\x1b[201~", Exchange: "ex/ch ange", Key: "'$(id)`", Body: []byte("\x1b]0;x\x07 ü 😀\nEND\n"),
 		Headers: map[string]any{"n": int64(1) << 62, "bytes": []byte{0xff}, "\u2028": "'"}}
-	copies := copiesOf(m)
+	copies := copiesOf(m, destination{"https://rabbit.example:15671/api-of/it", "/team a'$(x)"})
 	for _, c := range copies {
 		if c.Missing != "" || strings.ContainsFunc(c.Text, func(r rune) bool { return r != '\n' && (r < ' ' || r > '~') }) {
 			t.Errorf("%s: got %q, %q, want printable ASCII", c.Name, c.Text, c.Missing)
@@ -126,8 +126,20 @@ func TestCopies(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[1]), &got); err != nil || got.Body != string(m.Body) || got.ID != m.ID || got.Key != m.Key {
 		t.Errorf("got %+v, %v, want the message", got, err)
 	}
-	if !strings.Contains(copies[1].Text, "/api/exchanges/%2F/ex%2Fch%20ange/publish") {
-		t.Errorf("got %s, want the exchange in the path", copies[1].Text)
+	if want := "\n  https://rabbit.example:15671/api-of/it/api/exchanges/%2Fteam%20a%27%24%28x%29/ex%2Fch%20ange/publish"; !strings.HasSuffix(copies[1].Text, want) {
+		t.Errorf("got %s, want the address, the virtual host and the exchange: %s", copies[1].Text, want)
+	}
+	for to, want := range map[destination]string{
+		{}:                                     "\n  http://HOST:15672/api/exchanges/VHOST/",
+		{vhost: "/"}:                           "\n  http://HOST:15672/api/exchanges/%2F/",
+		{"http://[::1]:15672", "a"}:            "\n  'http://[::1]:15672'/api/exchanges/a/",
+		{"http://h/$(id)'", "a"}:               "\n  'http://h/$(id)'\\'''/api/exchanges/a/",
+		{"http://h\n/", "."}:                   "\n  http://HOST:15672/api/exchanges/%2E/",
+		{"http://b\u00fccher.example", "\xff"}: "\n  http://HOST:15672/api/exchanges/%FF/",
+	} {
+		if got := copiesOf(admin.Message{}, to)[1].Text; !strings.Contains(got, want) {
+			t.Errorf("%+v: got %s, want %s", to, got, want)
+		}
 	}
 	// Quotes within the command do not end it.
 	_, data, _ := strings.Cut(copies[1].Text, "--data ")
@@ -135,7 +147,7 @@ func TestCopies(t *testing.T) {
 		t.Errorf("got %s, want one quoted text", data)
 	}
 	for _, bad := range []admin.Message{{ID: "\xff"}, {Body: make([]byte, maxCopied+1)}} {
-		if copiesOf(bad)[0].Missing == "" {
+		if copiesOf(bad, destination{})[0].Missing == "" {
 			t.Errorf("%.20q: want the reason why it cannot be copied", bad.ID)
 		}
 	}

@@ -58,7 +58,7 @@ func (x *call) picture() error {
 	if err != nil {
 		return err
 	}
-	svg := plan.SVG()
+	svg := plan.SVGWith(x.console.maskText)
 	policy := "default-src 'none'"
 	if _, rest, found := bytes.Cut(svg, []byte("<style>")); found {
 		if style, _, found := bytes.Cut(rest, []byte("</style>")); found {

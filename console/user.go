@@ -1,6 +1,9 @@
 package console
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Role is what a user may do. Each role includes the ones before it.
 type Role int
@@ -29,6 +32,20 @@ func (r Role) String() string {
 
 // User is who uses the console.
 type User struct {
-	Name string // is shown, and written to the log with what the user changes
+	Name string // is shown, and written to the log and the audit with what the user changes
 	Role Role
+	// ID is written after the name, if there is one. Set it if a name can change, or if two users can have the same.
+	ID string
+	// From is the address of the user, if a trusted proxy has reported one. The audit has it together with the address of the connection, which it
+	// always has.
+	From string
+}
+
+// recorded is the user as the log and the audit have it.
+func (u User) recorded() string {
+	name := cmp.Or(u.Name, u.Role.String())
+	if u.ID == "" {
+		return name
+	}
+	return name + " (" + u.ID + ")"
 }

@@ -20,16 +20,28 @@ function addCopying() {
   }
 }
 
-// follow updates the figures of the overview. Texts are set as text, never as markup.
+// follow updates the figures of the page. Texts are set as text, never as markup.
 function follow() {
   let live = document.getElementById("live");
   if (!live || !window.EventSource) return;
-  const events = new EventSource(live.dataset.events);
   const state = (text) => { const e = document.getElementById("live-state"); if (e) e.textContent = text; };
-  let loading = false;
-  events.addEventListener("figures", async (event) => {
+  // replace keeps the focus, and reports a state that is another one to screen readers.
+  const replace = (next) => {
+    const at = live.contains(document.activeElement) && document.activeElement, before = document.getElementById("state");
+    const like = (e) => e.tagName === at.tagName && e.value === at.value && ["href", "aria-label"].every((name) => e.getAttribute(name) === at.getAttribute(name));
+    live.replaceWith(document.adoptNode(next));
+    live = next;
+    addLocalTimes(live);
+    const same = at && [...live.querySelectorAll("a, button, [tabindex]")].find(like);
+    if (same) same.focus();
+    const after = document.getElementById("state"), announced = document.getElementById("announced");
+    if (announced && before && after && before.textContent !== after.textContent) announced.textContent = "State: " + after.textContent;
+  };
+  let events, loading = false;
+  const show = async (event) => {
     const now = JSON.parse(event.data);
     if (now.error) return state(now.error);
+    const current = "Live, as of " + new Date(now.at).toLocaleTimeString();
     if (now.shape !== live.dataset.shape) {
       if (loading) return;
       loading = true;
@@ -37,7 +49,7 @@ function follow() {
         const answer = await fetch(location.href);
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         const next = page.getElementById("live");
-        if (next) { live.replaceWith(document.adoptNode(next)); live = next; addLocalTimes(live); }
+        if (next) { replace(next); state(current); }
       } finally { loading = false; }
       return;
     }
@@ -45,10 +57,17 @@ function follow() {
       const e = document.getElementById(id);
       if (e && e.textContent !== text) e.textContent = text;
     }
-    state("Live, as of " + new Date(now.at).toLocaleTimeString());
-  });
-  events.addEventListener("error", () => state("The figures are not updated: no connection to the console."));
+    state(current);
+  };
+  const listen = () => {
+    events = new EventSource(live.dataset.events);
+    events.addEventListener("figures", show);
+    events.addEventListener("error", () => state("The figures are not updated: no connection to the console."));
+  };
+  listen();
+  // A page that was left may be kept, and shown again by the back button.
   addEventListener("pagehide", () => events.close());
+  addEventListener("pageshow", (event) => { if (event.persisted) listen(); });
 }
 
 // Shortcuts of one key. The shortcuts page turns them off.

@@ -4,19 +4,21 @@ package consoling
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -31,6 +33,9 @@ import (
 	"github.com/rehop/rehop/triage"
 )
 
+// later is what a form has that was made after all messages of a test had failed.
+const later = "2100-01-01T00:00:00Z"
+
 // Each change leaves exactly one record with the user, and what is refused leaves none.
 func TestEveryChangeIsRecordedOnce(t *testing.T) {
 	x := newIndexed(t)
@@ -42,6 +47,7 @@ func TestEveryChangeIsRecordedOnce(t *testing.T) {
 	run := strings.TrimPrefix(page, "run?id=")
 	discard, _ := x.post("/plan", url.Values{"pick": refs[:2], "do": {"discard"}}, 200)
 	x.has(discard, `id="count">2<`, "Type 2 to confirm")
+	again := with(fields(plan), "id", "") // as another form
 	before := x.changes()
 	if before != 1 {
 		t.Errorf("a start has left %d records, want 1", before)
@@ -68,12 +74,15 @@ func TestEveryChangeIsRecordedOnce(t *testing.T) {
 		{"/start", fields(discard), 400, 0, ""}, // the number is not typed
 		{"/start", with(fields(discard), "typed", "3"), 400, 0, ""},
 		{"/start", with(fields(discard), "typed", "2"), 303, 1, "run.start"},
-		{"/start", with(fields(plan), "rate", "x"), 400, 0, ""},
-		{"/start", with(fields(plan), "stop", "101"), 400, 0, ""},
-		{"/start", with(fields(plan), "at", "x"), 400, 0, ""},
-		{"/start", with(fields(plan), "query", "state%3Adiscarded"), 409, 0, ""}, // nothing to do
-		{"/start", with(fields(plan), "query", "state%3Anone"), 400, 0, ""},
-		{"/start", with(fields(plan), "rate", "50", "stop", "12.5", "to", "other"), 303, 1, "run.start"},
+		{"/start", with(again, "rate", "x"), 400, 0, ""},
+		{"/start", with(again, "stop", "101"), 400, 0, ""},
+		{"/start", with(again, "at", "x"), 400, 0, ""},
+		{"/start", with(again, "query", "state%3Adiscarded"), 409, 0, ""}, // nothing to do
+		{"/start", with(again, "query", "state%3Anone"), 400, 0, ""},
+		{"/start", with(again, "to", "rehop.triage"), 400, 0, ""},
+		{"/start", with(again, "to", "orders.failed"), 400, 0, ""},
+		{"/start", with(again, "rate", "50", "stop", "12.5", "to", "other"), 303, 1, "run.start"},
+		{"/start", fields(plan), 303, 0, ""}, // it was sent before
 		{"/plan", url.Values{"query": {"x"}, "scope": {"all"}, "do": {"drop"}}, 400, 0, ""},
 		{"/plan", url.Values{"do": {"replay"}, "scope": {"selected"}}, 400, 0, ""},
 		{"/plan", url.Values{"do": {"keep"}, "scope": {"all"}, "query": {""}}, 200, 0, ""},
@@ -85,8 +94,8 @@ func TestEveryChangeIsRecordedOnce(t *testing.T) {
 		}
 		if c.want == 1 {
 			last, err := x.store.AuditRecords(t.Context(), 0, 1)
-			if err != nil || last[0].Action != c.action || last[0].Actor != "operator <ann>" {
-				t.Errorf("%s: got the record %+v, %v, want %s by the user", c.path, last, err, c.action)
+			if err != nil || last[0].Action != c.action || last[0].Actor != "operator <ann>" || !strings.Contains(string(last[0].Details), `"from":"192.0.2.1"`) {
+				t.Errorf("%s: got the record %+v, %v, want %s by the user, and from where", c.path, last, err, c.action)
 			}
 		}
 	}
@@ -97,22 +106,69 @@ func TestEveryChangeIsRecordedOnce(t *testing.T) {
 	if err != nil || len(runs) != 3 || runs[0].Rate != 50 || runs[0].StopAbove != 0.125 || runs[0].To != "other" {
 		t.Errorf("got the runs %+v, %v", runs, err)
 	}
-	x.has(x.get("/run?id="+run), "stopped by operator <ann>", "planned", "when more than 10.0 % fail again")
+	x.has(x.get("/run?id="+run), "stopped by operator <ann>", "planned", "when more than 10 % fail again")
 	x.has(x.get("/runs"), "canary", "selected messages")
 	x.has(x.get("/audit?verify=1"), "Every record follows from the one before it", "group.set", "operator &lt;ann&gt;", "run.start")
 }
 
-// Messages that fail after the confirmation are not taken.
+// A run has the messages that were counted, and no others: neither those that fail after the confirmation, nor those that a sweep finds, which have failed
+// before. Clocks of hosts that report failures may be wrong.
 func TestRunIsWhatWasConfirmed(t *testing.T) {
+	for name, c := range map[string]struct{ counted, later time.Duration }{
+		"fails later": {-time.Minute, time.Second}, "found by a sweep": {-time.Minute, -30 * time.Minute}, "a clock is ahead": {5 * time.Minute, 6 * time.Minute}, "a clock is behind": {-50 * time.Minute, -49 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newIndexed(t)
+			counted, later := some(3), some(50)
+			for i := range counted {
+				counted[i].FailedAt = time.Now().Add(c.counted)
+			}
+			for i := range later {
+				later[i].ID, later[i].FailedAt = fmt.Sprint("later", i), time.Now().Add(c.later)
+			}
+			x.put(counted...)
+			plan, _ := x.post("/plan", url.Values{"query": {"refused+since%3A1h"}, "scope": {"all"}, "do": {"discard"}}, 200)
+			x.has(plan, `id="count">3<`)
+			x.put(later...)
+			_, page := x.post("/start", with(fields(plan), "typed", "3"), 303)
+			x.has(x.get("/"+page), "0 of 3", "since:1h")
+		})
+	}
+	x := newIndexed(t)
+	x.put(some(1)...)
+	if w := ask(x.console, "operator", "POST", "/start", url.Values{"query": {"refused"}, "do": {"replay"}, "at": {time.Now().Format(time.RFC3339Nano)}}); w.Code != 400 {
+		t.Errorf("without the time of the count: got %d, want 400", w.Code)
+	}
+}
+
+// A form that is sent twice starts one run, and the answer is the same.
+func TestFormSentTwice(t *testing.T) {
 	x := newIndexed(t)
 	x.put(some(3)...)
-	plan, _ := x.post("/plan", url.Values{"query": {"refused+since%3A1h"}, "scope": {"all"}, "do": {"replay"}}, 200)
-	x.has(plan, `id="count">3<`)
-	later := some(1)
-	later[0].ID, later[0].FailedAt = "later", time.Now().Add(time.Second)
-	x.put(later...)
-	_, page := x.post("/start", fields(plan), 303)
-	x.has(x.get("/"+page), "0 of 3", "since:1h until:")
+	only := func(what, first, second string) {
+		t.Helper()
+		runs, err := x.store.Runs(t.Context(), triage.RunFilter{})
+		if err != nil || len(runs) == 0 || first != second || first != "run?id="+runs[0].ID {
+			t.Fatalf("%s: got %q and %q of the runs %+v, %v, want the same run", what, first, second, runs, err)
+		}
+	}
+	twice := func(path string, form url.Values) (string, string) {
+		_, first := x.post(path, form, 303)
+		_, second := x.post(path, form, 303)
+		return first, second
+	}
+	plan, _ := x.post("/plan", url.Values{"query": {"refused"}, "scope": {"all"}, "do": {"replay"}}, 200)
+	first, second := twice("/start", fields(plan))
+	only("a query", first, second)
+	plan, _ = x.post("/plan", url.Values{"pick": x.refs()[:2], "do": {"discard"}}, 200)
+	third, fourth := twice("/start", with(fields(plan), "typed", "2"))
+	only("selected messages", third, fourth)
+	preview, _ := x.post("/edit", fields(x.get("/edit?ref="+x.refs()[0])), 200)
+	fifth, sixth := twice("/resend", fields(preview))
+	only("an edit", fifth, sixth)
+	if n := x.changes(); n != 3 {
+		t.Errorf("got %d records in the audit, want one of each run", n)
+	}
 }
 
 // Every role gets what it may use, also when there is an index, and nobody changes anything with a console that is read-only.
@@ -133,10 +189,10 @@ func TestRolesOfIndex(t *testing.T) {
 		status         int
 	}{
 		{"GET", "/groups", nil, "viewer", 200}, {"GET", "/group?id=" + group, nil, "viewer", 200}, {"GET", "/search?q=refused", nil, "viewer", 200}, {"GET", "/found?ref=" + ref, nil, "viewer", 200},
-		{"GET", "/found.body?ref=" + ref, nil, "viewer", 200}, {"GET", "/runs", nil, "viewer", 200}, {"GET", "/run?id=" + run.ID, nil, "viewer", 200}, {"GET", "/audit", nil, "admin", 200},
+		{"GET", "/found.body?ref=" + ref, nil, "viewer", 200}, {"GET", "/found.export?format=csv", nil, "viewer", 200}, {"GET", "/runs", nil, "viewer", 200}, {"GET", "/run?id=" + run.ID, nil, "viewer", 200}, {"GET", "/audit", nil, "admin", 200},
 		{"GET", "/edit?ref=" + ref, nil, "operator", 200},
 		{"POST", "/group", url.Values{"id": {group}, "note": {"x"}}, "operator", 303}, {"POST", "/plan", url.Values{"pick": {ref}, "do": {"replay"}}, "operator", 200},
-		{"POST", "/start", url.Values{"pick": {ref}, "do": {"replay"}}, "operator", 303}, {"POST", "/run", url.Values{"id": {run.ID}, "state": {"paused"}}, "operator", 303},
+		{"POST", "/start", url.Values{"pick": {ref}, "do": {"replay"}, "upto": {later}}, "operator", 303}, {"POST", "/run", url.Values{"id": {run.ID}, "state": {"paused"}}, "operator", 303},
 		{"POST", "/edit", url.Values{"ref": {ref}}, "operator", 409}, {"POST", "/resend", url.Values{"ref": {ref}}, "operator", 409}, // without the base of the edit
 	} {
 		for role, rank := range ranks {
@@ -177,7 +233,7 @@ func TestWithoutIndex(t *testing.T) {
 		"the index is being opened":                    func(context.Context) (*triage.Store, error) { return nil, errors.New("the index is being opened") },
 	} {
 		c := x.with(func(o *console.Options) { o.Triage = open })
-		for _, target := range []string{"/groups", "/group?id=x", "/search?q=a", "/search?q=a:", "/found?ref=x", "/found.body?ref=x", "/edit?ref=x", "/runs", "/run?id=x", "/audit"} {
+		for _, target := range []string{"/groups", "/group?id=x", "/search?q=a", "/search?q=a:", "/found?ref=x", "/found.body?ref=x", "/found.export?format=csv", "/edit?ref=x", "/runs", "/run?id=x", "/audit"} {
 			w := ask(c, "admin", "GET", target, nil)
 			if x.has(w.Body.String(), want); w.Code != 404 && w.Code != 503 {
 				t.Errorf("%s: got %d, want 404 or 503", target, w.Code)
@@ -189,9 +245,78 @@ func TestWithoutIndex(t *testing.T) {
 	x.has(x.get("/search"), "0 messages match")
 	x.has(x.get("/runs"), "No run was started yet")
 	x.has(x.get("/audit?verify=1"), "Nothing is recorded")
-	for target, status := range map[string]int{"/group?id=x": 404, "/group": 404, "/found?ref=x": 404, "/run?id=x": 404, "/groups?state=x": 400, "/groups?order=x": 400, "/groups?in=%25zz": 400, "/audit?before=x": 400, "/groups?after=x": 400, "/search?after=%00.1": 400} {
+	for target, status := range map[string]int{"/group?id=x": 404, "/group": 404, "/found?ref=x": 404, "/run?id=x": 404, "/groups?state=x": 400, "/groups?order=x": 400, "/groups?in=%25zz": 400, "/audit?before=x": 400, "/groups?after=x": 400, "/search?after=%00.1": 400,
+		"/found.export": 400, "/found.export?format=xml": 400, "/found.export?format=csv&q=a:": 400} {
 		if w := ask(x.console, "admin", "GET", target, nil); w.Code != status {
 			t.Errorf("%s: got %d %s, want %d", target, w.Code, w.Body, status)
+		}
+	}
+}
+
+// An export has every message that matches, with its text, and a spreadsheet runs none of it.
+func TestExportFound(t *testing.T) {
+	x := newIndexed(t)
+	const n = 450 // three pages
+	all := some(n)
+	for i := range all {
+		all[i].Error, all[i].Body = "=cmd refused", fmt.Appendf(nil, "body <%d>", i)
+	}
+	all[7].Body = []byte{0xff, 0}
+	all[8].Error = "another"
+	x.put(all...)
+	target := "/found.export?" + url.Values{"q": {"refused"}}.Encode() + "&format="
+	x.has(x.get("/search?q=refused"), "found.export?format=jsonl&q=refused", "found.export?format=csv&q=refused")
+	seen := make(map[string]bool)
+	for line := range strings.Lines(x.get(target + "jsonl")) {
+		var m struct{ ID, State, Group, Error, Body, Body_base64 string }
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatalf("got line %q, %v, want JSON", line, err)
+		}
+		if seen[m.ID] || m.State != "failed" || m.Group == "" || m.Error != "=cmd refused" || !strings.HasPrefix(m.Body, "body <") && m.Body_base64 != "/wA=" {
+			t.Errorf("got %+v, seen before %v, want all of a message, once", m, seen[m.ID])
+		}
+		seen[m.ID] = true
+	}
+	rows, err := csv.NewReader(strings.NewReader(x.get(target + "csv"))).ReadAll()
+	if err != nil || len(rows) != n || len(seen) != n-1 {
+		t.Fatalf("got %d lines of JSON and %d rows, %v, want %d messages and a heading", len(seen), len(rows), err, n-1)
+	}
+	for _, row := range rows[1:] {
+		if !seen[row[7]] || row[12] != "'=cmd refused" {
+			t.Errorf("got %q, want a message that is in the other export, and no formula", row)
+		}
+		delete(seen, row[7])
+	}
+}
+
+// An export that the index cannot finish is an error, or is cut if a part of it was sent.
+func TestExportFoundFails(t *testing.T) {
+	for size, cut := range map[int]bool{10: false, 50_000: true} {
+		x := newIndexed(t)
+		all := some(250)
+		for i := range all {
+			all[i].Body = bytes.Repeat([]byte("x"), size)
+		}
+		x.put(all...)
+		var pages atomic.Int32
+		c := x.with(func(o *console.Options) {
+			o.Triage = func(context.Context) (*triage.Store, error) {
+				if pages.Add(1) == 2 {
+					return nil, errors.New("the disk is gone")
+				}
+				return x.store, nil
+			}
+		})
+		ended := func() (cause any) {
+			defer func() {
+				if aborted := recover(); aborted != nil {
+					cause = aborted
+				}
+			}()
+			return ask(c, "viewer", "GET", "/found.export?q=refused&format=csv", nil).Code
+		}()
+		if want := any(http.StatusServiceUnavailable); !cut && ended != want || cut && ended != http.ErrAbortHandler {
+			t.Errorf("bodies of %d bytes: got %v, want that the connection is cut %v", size, ended, cut)
 		}
 	}
 }
@@ -348,7 +473,7 @@ func TestBasePathOfIndex(t *testing.T) {
 	if len(found) != 9 {
 		t.Errorf("links lead to %v, want all 9 pages", found)
 	}
-	for path, form := range map[string]url.Values{"group": {"id": {x.onlyGroup().ID}, "note": {"x"}}, "start": {"pick": x.refs()[:1], "do": {"replay"}}} {
+	for path, form := range map[string]url.Values{"group": {"id": {x.onlyGroup().ID}, "note": {"x"}}, "start": {"pick": x.refs()[:1], "do": {"replay"}, "upto": {later}}} {
 		w := ask(x.console, "admin", "POST", "/a/b/"+path, form)
 		if to := w.Header().Get("Location"); w.Code != 303 || strings.HasPrefix(to, "/") || ask(x.console, "admin", "GET", "/a/b/"+to, nil).Code != 200 {
 			t.Errorf("%s: got %d to %q, want a page", path, w.Code, to)
@@ -364,7 +489,8 @@ func TestMaskedIndex(t *testing.T) {
 	}
 	x := newIndexed(t, func(o *console.Options) { o.Mask = mask })
 	m := some(1)[0]
-	m.Error, m.Headers = "refused secret-42", map[string]any{"token": "t-hidden", "n": int64(7)}
+	m.Error, m.Headers = "refused secret-42", map[string]any{"token": "t-hidden", "n": int64(7), "x-secret-42": "y"}
+	m.ID, m.Key, m.CorrelationID, m.ReplyTo, m.Type, m.AppID, m.Host, m.Version = "secret-42", "secret-42", "secret-42", "secret-42", "secret-42", "secret-42", "secret-42", "secret-42"
 	m.Body, m.ContentType = []byte(`{"customer":{"email":"hidden@example.com"},"total":9223372036854775807}`), "application/json"
 	x.put(m)
 	ref := x.refs()[0]
@@ -380,10 +506,34 @@ func TestMaskedIndex(t *testing.T) {
 		t.Errorf("a mask that was moved: got %s", wrong)
 	}
 	_, run := x.post("/resend", fields(preview), 303)
-	for _, target := range []string{"/groups", "/group?id=" + x.onlyGroup().ID, "/search?q=refused", "/found?ref=" + ref, "/found?ref=" + ref + "&view=text", "/found.body?ref=" + ref, "/edit?ref=" + ref, "/audit", "/runs", "/" + run} {
+	for _, target := range []string{"/groups", "/group?id=" + x.onlyGroup().ID, "/search?q=refused", "/found?ref=" + ref, "/found?ref=" + ref + "&view=text", "/found.body?ref=" + ref, "/found.export?format=jsonl", "/found.export?format=csv", "/edit?ref=" + ref, "/audit", "/runs", "/" + run} {
 		x.lacks(x.get(target), "secret-42", "t-hidden", "hidden@example.com")
 	}
 	x.lacks(preview, "secret-42", "t-hidden", "hidden@example.com")
+}
+
+// What a mask hides in the error is not shown by the title of its group, from which numbers were removed before, nor where the error was cut.
+func TestMaskedGroup(t *testing.T) {
+	mask, err := triage.NewMask(triage.MaskRules{Texts: []string{`customer [0-9]+ [A-Z][a-z]+`, `\b[0-9]{16}\b`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := newIndexed(t, func(o *console.Options) { o.Mask = mask })
+	m := some(3)
+	m[0].Error = "no credit for customer 4711 Winterbottom"
+	m[1].Error = strings.Repeat("x ", 2043) + "4111222233334444 is refused"
+	m[2].Error = "nothing is hidden of order 17"
+	x.put(m...)
+	shown := x.get("/groups")
+	x.has(shown, "no credit for", "nothing is hidden of order")
+	page, err := x.store.Groups(t.Context(), triage.GroupFilter{})
+	if err != nil || len(page.Groups) != 3 {
+		t.Fatalf("got %+v, %v, want 3 groups", page, err)
+	}
+	for _, g := range page.Groups {
+		shown += x.get("/group?id=" + g.ID)
+	}
+	x.lacks(shown, "Winterbottom", "4111222233")
 }
 
 // What the pages of a queue change on the broker is recorded once, too.
@@ -449,86 +599,4 @@ func TestEventsOfRun(t *testing.T) {
 		server.CloseClientConnections()
 		server.Close()
 	}
-}
-
-// From a search to the group, a replay with canary, and its page; and an edited message keeps its numbers, types and bytes.
-func TestSearchToCanary(t *testing.T) {
-	r := lab.Embedded(t)
-	ctx := kit.Timeout(t, kit.Limit)
-	x := newIndexed(t)
-	client := kit.Open(t, rehop.Config{URL: r.URL, Reports: true})
-	got := make(chan *rehop.Delivery, 100)
-	kit.Subscribe(t, client, rehop.Subscriber{Queue: "orders", Retry: rehop.NoRetry(), Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-		if d.Replays == 0 && d.Headers["edited"] == nil {
-			return errors.New("connection refused")
-		}
-		got <- d
-		return nil
-	})})
-	a, err := admin.Open(ctx, admin.Config{URL: r.URL, Management: r.Management()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(a.Close)
-	service, err := triage.NewService(triage.ServiceConfig{Store: x.store, Admin: a, CheckEvery: 300 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	running, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { defer close(ended); service.Run(running) }()
-	t.Cleanup(func() { stop(); <-ended })
-	ch := r.Channel()
-	lab.Eventually(t, kit.Limit, "reports are collected", func() bool { // subscribers report nothing for a while after nobody has heard a report
-		_, err := a.ErrorQueue("rehop.triage").Depth(ctx)
-		return err == nil
-	})
-	lab.Eventually(t, kit.Limit, "the queue of reports has a consumer", func() bool {
-		q, err := ch.QueueDeclarePassive("rehop.triage", true, false, false, false, nil)
-		return err == nil && q.Consumers > 0
-	})
-	headers := map[string]any{"large": int64(1<<63 - 1), "small": int8(-3), "f": 1.5, "bytes": []byte{0xff, 0}, "table": map[string]any{"<b>": "\u202e"}}
-	body := []byte("{\"n\":9223372036854775807,\r\n\"text\":\"<b>\u202e\u0000⟦U+0041⟧\"}\n")
-	all := []rehop.Message{{Key: "orders", ID: "edit", Body: body, Headers: headers, ContentType: "application/json"}}
-	for i := range 15 {
-		all = append(all, rehop.Message{Key: "orders", ID: fmt.Sprint("m", i), Body: []byte("{}")})
-	}
-	kit.Publish(t, client, all...)
-	lab.Eventually(t, kit.Limit, "16 messages are in the index", func() bool { return len(x.refs()) == 16 })
-
-	search := x.get("/search?q=error%3Arefused+id%3Aedit")
-	ref := regexp.MustCompile(`href="found\?ref=([0-9a-f-]+)"`).FindStringSubmatch(search)[1]
-	group := regexp.MustCompile(`href="(group\?id=[0-9a-f]+)"`).FindStringSubmatch(search)[1]
-	form := fields(x.get("/edit?ref=" + ref))
-	form.Set("body", strings.Replace(form.Get("body"), "9223372036854775807", "9223372036854775806", 1))
-	form.Set("headers", strings.Replace(form.Get("headers"), "{", `{"edited": true,`, 1))
-	preview, _ := x.post("/edit", form, 200)
-	x.has(preview, "9223372036854775806", "- ", "+ ")
-	_, run := x.post("/resend", fields(preview), 303)
-	d := kit.Receive(t, got, "the edited message")
-	headers["edited"] = true
-	delete(d.Headers, "traceparent")
-	if want := strings.Replace(string(body), "807,", "806,", 1); string(d.Body) != want || !reflect.DeepEqual(d.Headers, headers) || d.ContentType != "application/json" {
-		t.Errorf("got %q, %#v, want %q, %#v", d.Body, d.Headers, want, headers)
-	}
-	x.has(x.get("/"+run), "of an edited message")
-	lab.Eventually(t, kit.Limit, "the edited message has succeeded", func() bool {
-		return strings.Contains(x.get("/found?ref="+ref), `id="state">succeeded`)
-	})
-
-	plan, _ := x.post("/plan", with(fields(x.get("/"+group)), "do", "canary"), 200)
-	x.has(plan, `id="count">15<`)
-	_, run = x.post("/start", with(fields(plan), "canary", "1"), 303)
-	for range 15 {
-		kit.Receive(t, got, "a replayed message")
-	}
-	lab.Eventually(t, kit.Limit, "the page has 15 messages that succeeded", func() bool {
-		return strings.Contains(x.get("/"+run), `id="c-succeeded">15<`)
-	})
-	x.has(x.get("/"+run+"&state=succeeded"), "15 of 15", "found?ref=", `data-events="events?run=`)
-	event := ask(x.console, "viewer", "HEAD", "/events?run=x", nil)
-	if event.Code != 200 {
-		t.Errorf("got %d for the stream of a run", event.Code)
-	}
-	x.has(x.get("/search?q=state%3Asucceeded"), "messages match")
 }
