@@ -15,16 +15,20 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// certificate writes a certificate for this machine that signs itself, and its key, to name.crt and name.key: certificate name.
+// certificate writes a certificate for this machine that signs itself, and its key, to name.crt and name.key: certificate name [host].
+// With a host, the certificate is for that one alone.
 func certificate(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: certificate name")
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: certificate name [host]")
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	ts.Check(err)
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: args[0]}, SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	if len(args) == 2 {
+		template.DNSNames, template.IPAddresses = args[1:], nil
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	ts.Check(err)

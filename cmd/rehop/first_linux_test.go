@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -12,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rehop/rehop"
 )
@@ -72,29 +69,8 @@ func TestFirstProcess(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(up.Dir, "done"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	var output bytes.Buffer
-	up.Stdout, up.Stderr = &output, &output
-	if err := up.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- up.Wait() }()
-	until := func(what string, there func() bool) {
-		t.Helper()
-		for tick := time.Tick(5 * time.Millisecond); !there(); {
-			select {
-			case <-tick:
-			case err := <-ended:
-				t.Fatalf("waiting for %s: rehop has ended: %v\n%s", what, err, &output)
-			}
-		}
-	}
-	var report struct{ AMQP string }
-	until("rehop to be ready", func() bool {
-		text, err := os.ReadFile(filepath.Join(up.Dir, "ready"))
-		return err == nil && json.Unmarshal(text, &report) == nil
-	})
-	at, err := url.Parse(report.AMQP)
+	process := startUp(t, up)
+	at, err := url.Parse(process.amqp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,19 +88,19 @@ func TestFirstProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until("the commands", func() bool {
+	process.until("the commands", func() bool {
 		done, err := os.ReadDir(filepath.Join(up.Dir, "done"))
 		return err == nil && len(done) == messages
 	})
-	until("the end of what the commands have left behind", func() bool { return len(childrenOf(t, up.Process.Pid)) == 1 })
+	process.until("the end of what the commands have left behind", func() bool { return len(childrenOf(t, up.Process.Pid)) == 1 })
 	if err := up.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; err != nil {
-		t.Errorf("after SIGTERM: got %v, want the exit code 0\n%s", err, &output)
+	if err := <-process.ended; err != nil {
+		t.Errorf("after SIGTERM: got %v, want the exit code 0\n%s", err, &process.output)
 	}
-	if want := fmt.Sprintf(`"handled":%d,"retried":0,"failed":%d,`, messages/2, messages/2); !strings.Contains(output.String(), want) {
-		t.Errorf("got %s\nwant %s: the exit codes of the commands", &output, want)
+	if want := fmt.Sprintf(`"handled":%d,"retried":0,"failed":%d,`, messages/2, messages/2); !strings.Contains(process.output.String(), want) {
+		t.Errorf("got %s\nwant %s: the exit codes of the commands", &process.output, want)
 	}
 }
 

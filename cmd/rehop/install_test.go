@@ -3,10 +3,12 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -38,36 +40,101 @@ func TestModulesAgree(t *testing.T) {
 			}
 		}
 	}
-	work := read(t, "../../go.work")
-	for dir, module := range modules {
-		if dir != "cmd/rehop" && !strings.Contains(work, fmt.Sprintf("replace %s %s => ", module, release)) {
-			t.Errorf("go.work does not replace %s %s", module, release)
+	for _, file := range []string{"go.work", "integration/go.work"} {
+		work := read(t, "../../"+file)
+		for dir, module := range modules {
+			if dir != "cmd/rehop" && !strings.Contains(work, fmt.Sprintf("replace %s %s => ", module, release)) {
+				t.Errorf("%s does not replace %s %s", file, module, release)
+			}
 		}
 	}
 }
 
+// The go command reads go.mod of all that the modules of a workspace depend on, before it compiles the first package. The tests of module integration
+// depend on other clients, drivers and mappers, so the module is not in the workspace in which people try rehop.
+func TestWorkspaceIsSmall(t *testing.T) {
+	edit := exec.Command("go", "work", "edit", "-json")
+	edit.Dir = "../.."
+	var work struct{ Use []struct{ DiskPath string } }
+	if err := json.Unmarshal([]byte(outputOf(t, edit)), &work); err != nil {
+		t.Fatal(err)
+	}
+	var used []string
+	for _, u := range work.Use {
+		used = append(used, filepath.ToSlash(filepath.Clean(u.DiskPath)))
+	}
+	slices.Sort(used)
+	want := append(slices.Sorted(maps.Keys(modules)), "examples")
+	slices.Sort(want)
+	if !slices.Equal(used, want) {
+		t.Errorf("go.work has %q, want %q", used, want)
+	}
+}
+
 // go install finds everything that it needs on a module proxy that has the modules as they would be released. With -n it does not
-// compile, which would take minutes, because a module cache of its own has no compiled packages.
+// compile, which would take minutes, because a module cache of its own has no compiled packages. The long form compiles, and runs the result.
 func TestInstall(t *testing.T) {
-	release, proxy := releaseVersion(t), t.TempDir()
+	release, proxy, long := releaseVersion(t), t.TempDir(), os.Getenv("REHOP_FAULTS") == "long"
 	for dir, module := range modules {
 		serveModule(t, proxy, dir, module, release)
 	}
 	cached := strings.TrimSpace(outputOf(t, exec.Command("go", "env", "GOMODCACHE")))
+	others := strings.TrimSpace(outputOf(t, exec.Command("go", "env", "GOPROXY")))
 	for _, installed := range []string{"github.com/rehop/rehop/cmd/rehop", "github.com/rehop/rehop/cmd/rehop/demo"} {
+		bin := t.TempDir()
 		install := exec.Command("go", "install", "-n", "-modcacherw", installed+"@"+release)
+		if long {
+			install.Args = slices.DeleteFunc(install.Args, func(arg string) bool { return arg == "-n" })
+		}
 		install.Dir = t.TempDir()
-		install.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOBIN="+t.TempDir(), "GOMODCACHE="+t.TempDir(), "GOSUMDB=off",
-			// What other modules have is in the cache already, because this test was built with it.
-			"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(cached)+"/cache/download")
+		install.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOBIN="+bin, "GOMODCACHE="+t.TempDir(), "GOSUMDB=off",
+			// Most of what other modules have is in the cache already, because this test was built with it. The workspace has chosen newer versions of some.
+			"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(cached)+"/cache/download,"+others)
 		var out, commands bytes.Buffer
 		install.Stdout, install.Stderr = &out, &commands
 		if err := install.Run(); err != nil {
 			t.Fatalf("%s: %v\n%s", strings.Join(install.Args, " "), err, commands.String())
 		}
+		if long {
+			run := exec.Command(filepath.Join(bin, path.Base(installed)), "-h")
+			if out, err := run.CombinedOutput(); err != nil {
+				t.Errorf("%v: %v\n%s", run, err, out)
+			}
+			continue
+		}
 		if !strings.Contains(commands.String(), "@"+release) || !strings.Contains(commands.String(), "/link") {
 			t.Errorf("%s: it would not compile and link %s:\n%s", installed, release, commands.String())
 		}
+	}
+}
+
+// Each module, as it would be released, has all files that its packages embed. The go command does not compile a package that embeds a file
+// which is not there, and finds nothing wrong with one that embeds a directory in which a file is missing.
+func TestModulesHaveEmbeddedFiles(t *testing.T) {
+	release, proxy, found := releaseVersion(t), t.TempDir(), 0
+	for dir, module := range modules {
+		serveModule(t, proxy, dir, module, release)
+		released, err := zip.OpenReader(filepath.Join(proxy, module, "@v", release+".zip"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var has []string
+		for _, file := range released.File {
+			has = append(has, file.Name)
+		}
+		_ = released.Close()
+		list := exec.Command("go", "list", "-f", "{{range .EmbedFiles}}{{$.ImportPath}}/{{.}}\n{{end}}", "./...")
+		list.Dir = filepath.Join("../..", dir)
+		for file := range strings.FieldsSeq(outputOf(t, list)) {
+			found++
+			in, _ := strings.CutPrefix(file, module)
+			if name := module + "@" + release + in; !slices.Contains(has, name) || strings.Contains(in, "/vendor/") { // the go command leaves these out
+				t.Errorf("%s: a package embeds %s, which the released module does not have", module, file)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("found %d files that are embedded, want at least those of the console", found)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/rehop/rehop/cmd/rehop/internal/cli"
+	"github.com/rehop/rehop/cmd/rehop/internal/guard"
 	"github.com/rehop/rehop/cmd/rehop/internal/reap"
 )
 
@@ -14,5 +15,11 @@ func main() {
 	if code, first := reap.First(); first {
 		os.Exit(code)
 	}
-	os.Exit(cli.Run(context.Background(), os.Args[1:], cli.Terminal()))
+	if guard.Asked() {
+		guard.Run()
+		return
+	}
+	s := cli.Terminal()
+	s.Guarded = true
+	os.Exit(cli.Run(context.Background(), os.Args[1:], s))
 }

@@ -95,6 +95,7 @@ func TestScripts(t *testing.T) {
 			"received":        received,
 			"ready":           ready,
 			"get":             get,
+			"vhost":           addVhost,
 			"await-set-aside": awaitSetAside,
 			"row":             row,
 			"sql":             execSQL,
@@ -148,6 +149,26 @@ func startBroker(ts *testscript.TestScript, neg bool, args []string) {
 		<-ended
 		<-ended
 	})
+}
+
+// addVhost adds a virtual host to a broker: vhost management-API name.
+func addVhost(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: vhost management-API name")
+	}
+	ctx, cancel := limited()
+	defer cancel()
+	for _, put := range [][2]string{{"vhosts/" + args[1], "{}"}, {"permissions/" + args[1] + "/guest", `{"configure": ".*", "write": ".*", "read": ".*"}`}} {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPut, args[0]+"/api/"+put[0], strings.NewReader(put[1]))
+		ts.Check(err)
+		request.SetBasicAuth("guest", "guest")
+		response, err := http.DefaultClient.Do(request)
+		ts.Check(err)
+		ts.Check(response.Body.Close())
+		if response.StatusCode >= http.StatusBadRequest {
+			ts.Fatalf("PUT %s: %s", request.URL, response.Status)
+		}
+	}
 }
 
 func limited() (context.Context, context.CancelFunc) {
@@ -224,7 +245,9 @@ func halt(ts *testscript.TestScript, neg bool, args []string) {
 	})
 	ts.Check(err)
 	for i, key := range []string{"a", "b", "a", "a"} {
-		ts.Check(client.Publish(ctx, rehop.Message{ID: fmt.Sprint("m", i), Key: args[0], Type: key}))
+		id := fmt.Sprint("m", i)
+		ts.Check(client.Publish(ctx, rehop.Message{ID: id, Key: args[0], Type: key, Headers: map[string]any{"customer": key}, CorrelationID: "about " + id,
+			Body: []byte("body of " + id)}))
 	}
 	for _, done := range []func() bool{
 		func() bool {
@@ -537,7 +560,7 @@ func startEndpoint(ts *testscript.TestScript, neg bool, args []string) {
 	bodies := ts.Value(bodiesKey{}).(chan string)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil || r.URL.Path != "/ok" {
+		if err != nil || r.URL.Path != "/ok" || strings.Contains(string(body), "refuse me") {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}

@@ -60,6 +60,7 @@ func (b *benching) run(ctx context.Context) (err error) {
 	if b.TLS, err = b.reach.tlsConfig(); err != nil {
 		return err
 	}
+	b.TLS = checking(b.TLS, at.broker.name)
 	var file *os.File
 	if b.plot != "" { // before the measurement, in case the file cannot be written
 		if file, err = os.Create(b.plot); err != nil {

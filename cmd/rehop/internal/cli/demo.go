@@ -3,10 +3,13 @@ package cli
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/cmd/rehop/internal/demo"
+	"github.com/rehop/rehop/cmd/rehop/internal/serve"
 	"github.com/rehop/rehop/cmd/rehop/internal/tty"
 )
 
@@ -19,7 +22,8 @@ func (c *command) demo() *cobra.Command {
 
 Orders arrive. A summary service follows all of them; a notification service sends an SMS for each new one, and the SMS gateway is busy now and then, goes down
 from time to time, and does not know some phone numbers. A message that fails waits in delay queues on the broker (with short delays) and returns to its own queue. After its
-last attempt it stays in the failed queue until you replay it. At the end, demo accounts for every message by its id: published = handled + failed, lost 0.
+last attempt it stays in the failed queue until you replay it, with the key r or in the console, whose address is on the screen: there you can also
+correct a phone number and replay its message. The console needs no login, and only this machine reaches it. At the end, demo accounts for every message by its id: published = handled + failed, lost 0.
 Otherwise the exit code is 1.`,
 		Example: `  rehop demo
   rehop demo --for 20s --plain`,
@@ -38,6 +42,9 @@ func (c *command) runDemo(ctx context.Context, o demo.Options) error {
 	}
 	o.Out, o.Size, o.Coloured, o.Quiet = c.Out, tty.SizeOf(c.Out), c.coloured(), c.json
 	o.Plain = o.Plain || c.Width == 0 || c.env("TERM") == "dumb"
+	o.Console = func(ctx context.Context, server *broker.Server) (demo.Console, error) {
+		return serve.OpenLocalConsole(ctx, server, slog.New(slog.DiscardHandler))
+	}
 	sums, err := demo.Show(ctx, c.In, o)
 	if err != nil && !errors.Is(err, demo.ErrNotBalanced) {
 		return err

@@ -113,7 +113,7 @@ func writeFlags(out *strings.Builder, flags *pflag.FlagSet) {
 }
 
 // What doctor finds in a database is in the table of its findings.
-func TestDatabaseAilmentsAreDocumented(t *testing.T) {
+func TestDatabaseChecksAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)

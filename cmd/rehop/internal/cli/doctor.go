@@ -131,18 +131,18 @@ func (c *command) printEach(findings admin.Findings) error {
 }
 
 func (c *command) printChecks() error {
-	ailments := append(admin.Checks(), databaseChecks...)
+	checks := append(admin.Checks(), databaseChecks...)
 	if c.json {
-		return c.printJSON(ailments)
+		return c.printJSON(checks)
 	}
 	var rows [][]string
-	for _, a := range ailments {
+	for _, a := range checks {
 		rows = append(rows, []string{a.ID, string(a.Severity), a.Why})
 	}
 	return c.print(table{heading: []string{"ID", "AT WORST", "WHY IT MATTERS"}, rows: rows, colour: func(row, column int) string {
 		if column != 1 {
 			return ""
 		}
-		return severityColours[ailments[row].Severity]
+		return severityColours[checks[row].Severity]
 	}})
 }

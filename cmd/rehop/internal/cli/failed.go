@@ -310,7 +310,9 @@ func describe(m admin.Message) string {
 	line("attempts", strconv.Itoa(m.Attempts))
 	line("failed", when(m.FailedAt))
 	line("first failed", when(m.FirstFailed))
+	line("next attempt", when(m.Due))
 	line("host", m.Host)
+	line("version", m.Version)
 	if m.Replays > 0 {
 		line("replays", strconv.Itoa(m.Replays))
 	}

@@ -31,10 +31,10 @@ type heldList struct {
 }
 
 func (c *command) held() *cobra.Command {
-	return group("held", "List and skip messages that wait in order by key",
-		`A queue whose messages are handled in order by key (OrderBy) has a second queue, the held queue, for messages that wait: those that have failed,
+	return group("held", "List, show and skip messages that wait in order by key",
+		`A queue whose messages are handled in order by key (order-by) has a second queue, the held queue, for messages that wait: those that have failed,
 and those of the same keys behind them. These commands take the name of the queue, not that of the held queue. Only the process that handles the queue's messages knows what waits,
-so it must be running.`, c.heldList(), c.heldSkip())
+so it must be running.`, c.heldList(), c.heldShow(), c.heldSkip())
 }
 
 func (c *command) heldList() *cobra.Command {
@@ -60,17 +60,53 @@ until it is replayed (rehop failed replay) or skipped (rehop held skip).`,
 			ctx, cancel := context.WithTimeout(cmd.Context(), wait)
 			defer cancel()
 			messages, total, err := a.Held(ctx, args[0])
-			if errors.Is(err, admin.ErrNoAnswer) && cmd.Context().Err() == nil {
-				return fmt.Errorf("%w; start a process that handles them", err)
-			}
 			if err != nil {
-				return c.explainHeld(err)
+				return c.explainHeld(cmd.Context(), err)
 			}
 			return c.printHeld(messages[:min(limit, len(messages))], total)
 		},
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "list at most this many messages, and at most 5000")
-	cmd.Flags().DurationVar(&wait, "wait", 5*time.Second, "how long to wait for an answer")
+	waitFlag(cmd, &wait)
+	return cmd
+}
+
+// waitFlag adds the flag of commands that ask the process that handles a queue.
+func waitFlag(cmd *cobra.Command, wait *time.Duration) {
+	cmd.Flags().DurationVar(wait, "wait", 5*time.Second, "how long to wait for an answer")
+}
+
+func (c *command) heldShow() *cobra.Command {
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "show queue id…",
+		Short: "Show messages that wait in order by key in full",
+		Long: `Show prints messages of a queue that wait, with the last error, headers and body, and leaves them there. rehop held ls lists the ids. A message that BLOCKS its key
+is in the failed queue: rehop failed show prints it.`,
+		Args: needs("queue", "id…"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if wait <= 0 {
+				return usage("--wait %v must be positive", wait)
+			}
+			a, err := c.openQueues(cmd.Context(), layoutChoice{})
+			if err != nil {
+				return err
+			}
+			defer a.Close()
+			ctx, cancel := context.WithTimeout(cmd.Context(), wait)
+			defer cancel()
+			var messages []admin.Message
+			for _, id := range args[1:] {
+				m, err := a.HeldMessage(ctx, args[0], id)
+				if err != nil {
+					return c.explainHeld(cmd.Context(), err)
+				}
+				messages = append(messages, m)
+			}
+			return c.show(messages)
+		},
+	}
+	waitFlag(cmd, &wait)
 	return cmd
 }
 
@@ -133,7 +169,7 @@ next attempt, it goes to the failed queue. The process that handles the queue's 
 			defer a.Close()
 			for i, id := range args[1:] {
 				if err := a.Skip(cmd.Context(), args[0], id); err != nil {
-					return fmt.Errorf("%w (%s sent before)", c.explainHeld(err), counted(i, "request"))
+					return fmt.Errorf("%w (%s sent before)", c.explainHeld(cmd.Context(), err), counted(i, "request"))
 				}
 			}
 			return c.printf("sent %s\n", counted(len(args)-1, "request"))
@@ -141,9 +177,12 @@ next attempt, it goes to the failed queue. The process that handles the queue's 
 	}
 }
 
-// explainHeld adds what to do about an error.
-func (c *command) explainHeld(err error) error {
-	if errors.Is(err, admin.ErrNoQueue) {
+// explainHeld adds what to do about an error of a command with this context.
+func (c *command) explainHeld(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, admin.ErrNoAnswer) && ctx.Err() == nil:
+		return fmt.Errorf("%w; start a process that handles them", err)
+	case errors.Is(err, admin.ErrNoQueue), errors.Is(err, admin.ErrNotHeld):
 		return err
 	}
 	return c.explain(err)

@@ -34,8 +34,6 @@ type index struct {
 	url    string
 	file   string
 	tables dialect.Tables
-	// durable refuses a database whose settings let a crash lose commits.
-	durable bool
 }
 
 func (c *command) newIndex(flags *pflag.FlagSet) *index {
@@ -140,7 +138,7 @@ func (x *index) open(ctx context.Context, db *sql.DB, source database.Source, ta
 	case version < newest:
 		return nil, fmt.Errorf("the tables of the index in %s have version %d, this program needs %d: start rehop up or rehop run of this version, which updates them", source, version, newest)
 	}
-	store, err := triage.Open(ctx, triage.Config{DB: db, Dialect: source.Dialect, Tables: tables, RequireDurable: x.durable, Logger: x.logger()})
+	store, err := triage.Open(ctx, triage.Config{DB: db, Dialect: source.Dialect, Tables: tables})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source, err)
 	}

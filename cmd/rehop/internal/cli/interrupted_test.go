@@ -86,13 +86,13 @@ func TestInterruptedCountIsExact(t *testing.T) {
 }
 
 // through is the URL of a way to a broker on which look is called when messages have been sent, before the broker has them.
-func through(t *testing.T, url string, look func()) string {
+func through(t *testing.T, url string, meanwhile func()) string {
 	t.Helper()
 	return wayTo(t, url, func(server, client net.Conn) {
 		sent := 0
 		carry(server, client, func(n int) {
 			if sent += n; sent > handshakeSize {
-				look()
+				meanwhile()
 			}
 		})
 	})
@@ -133,13 +133,13 @@ func wayTo(t *testing.T, url string, there func(server, client net.Conn)) string
 const handshakeSize = 4 << 10
 
 // carry copies until one side ends, and then ends the other.
-func carry(to, from net.Conn, look func(n int)) {
+func carry(to, from net.Conn, meanwhile func(n int)) {
 	defer to.Close()
 	defer from.Close()
 	b := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(b)
-		look(n)
+		meanwhile(n)
 		if _, failed := to.Write(b[:n]); failed != nil || err != nil {
 			return
 		}
@@ -166,12 +166,12 @@ func depthOf(t *testing.T, url, queue string) int {
 // watched is an output that the test reads while it is written.
 type watched struct {
 	bytes.Buffer
-	look func(all string)
+	meanwhile func(all string)
 }
 
 func (w *watched) Write(p []byte) (int, error) {
 	n, err := w.Buffer.Write(p)
-	w.look(w.String())
+	w.meanwhile(w.String())
 	return n, err
 }
 
@@ -202,7 +202,7 @@ func TestPublishLinesStopsWithTheBroker(t *testing.T) {
 	url, end := mortal(t, 0)
 	first := strings.Repeat("{\"key\": \"mail\"}\n", linesAtOnce)
 	published := make(chan struct{})
-	out := &watched{look: func(all string) {
+	out := &watched{meanwhile: func(all string) {
 		if strings.Count(all, "\n") == linesAtOnce {
 			close(published)
 		}
@@ -225,7 +225,7 @@ func TestReplayLosesTheBroker(t *testing.T) {
 	s, _, errs := program(nil, url)
 	s.Width = 80                                      // for the bar
 	some := regexp.MustCompile("replayed [1-4] of 5") // on a slow machine not each of them is shown
-	s.Out = &watched{look: func(all string) {
+	s.Out = &watched{meanwhile: func(all string) {
 		if some.MatchString(all) {
 			end()
 		}

@@ -32,6 +32,7 @@ type side struct {
 	management     string
 	managementFrom string // "": the flag names it
 	encryption     *tls.Config
+	name, apiName  string // see listenerName
 }
 
 // findTarget finds the target, which the command line, the environment or the file of --config names. It has the TLS settings of that file, too.
@@ -71,12 +72,12 @@ func (c *command) findSource(s *side) (err error) {
 		if err != nil {
 			return err
 		}
-		s.urls, s.urlsFrom = at.broker.urls, at.broker.from
+		s.urls, s.urlsFrom, s.name = at.broker.urls, at.broker.from, at.broker.name
 		if s.management == "" && at.api.url == "" {
 			return usage("move needs the management API of the source, and %w; set its URL with --from-management", at.api.why)
 		}
 		if s.management == "" {
-			s.management, s.managementFrom = at.api.url, at.api.from
+			s.management, s.managementFrom, s.apiName = at.api.url, at.api.from, at.api.name
 		}
 	}
 	if s.encryption, err = c.reach.tlsConfig(); err != nil {
@@ -109,7 +110,7 @@ func (s *side) complete() error {
 func (c *command) openSide(ctx context.Context, s side, of queueLayouts) (*admin.Admin, error) {
 	limited, cancel := context.WithTimeout(ctx, c.reach.connectTimeout)
 	defer cancel()
-	a, err := admin.Open(limited, admin.Config{URLs: s.urls, TLS: s.encryption, Management: s.management, Layout: of.usual, Layouts: of.byQueue, HTTP: httpClient(s.encryption)})
+	a, err := admin.Open(limited, admin.Config{URLs: s.urls, TLS: checking(s.encryption, s.name), Management: s.management, Layout: of.usual, Layouts: of.byQueue, HTTP: httpClient(checking(s.encryption, s.apiName))})
 	if err != nil {
 		err = s.notConnected(err)
 	} else if err = a.CheckManagement(limited); err != nil {

@@ -59,7 +59,7 @@ may give it to another one.`,
 				return err
 			}
 			return s.inspect(cmd.Context(), func(ctx context.Context, i outbox.Inspector) error {
-				entries, err := i.List(ctx, outbox.State(state), from, limit)
+				entries, err := s.entries(ctx, i, outbox.State(state), from, limit)
 				if err != nil {
 					return err
 				}
@@ -72,6 +72,21 @@ may give it to another one.`,
 	cmd.Flags().StringVar(&after, "after", "", "list the messages after this row, or after this number (default from the first)")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "list at most this many")
 	return cmd
+}
+
+// entries lists messages, with their bodies if those are printed. An inspector returns a part of the list at a time if it has large bodies.
+func (s *store) entries(ctx context.Context, i outbox.Inspector, state outbox.State, after outbox.RowID, limit int) (all []outbox.Entry, err error) {
+	if !s.json {
+		return i.Summaries(ctx, state, after, limit)
+	}
+	for len(all) < limit {
+		part, err := i.List(ctx, state, after, limit-len(all))
+		if err != nil || len(part) == 0 {
+			return all, err
+		}
+		all, after = append(all, part...), part[len(part)-1].Row
+	}
+	return all, nil
 }
 
 // rowAfter reads the row after which a list begins. Its number is enough: a list changes nothing.
@@ -136,19 +151,27 @@ func (s *store) printEntries(entries []outbox.Entry) error {
 }
 
 func (c *command) outboxRetry() *cobra.Command {
-	var s *store
+	var (
+		s    *store
+		kept bool
+	)
 	cmd := &cobra.Command{
 		Use:   "retry row…",
-		Short: "Publish messages again that were set aside or kept",
-		Long:  `Retry makes the relay publish messages that were set aside, or publish kept messages again. Give the rows as rehop outbox ls prints them.`,
-		Args:  needs("row…"),
+		Short: "Publish messages that were set aside",
+		Long: `Retry makes the relay publish messages that were set aside. Give the rows as rehop outbox ls prints them. With --kept, it publishes messages once more that were
+published and kept: their subscribers receive them twice.`,
+		Args: needs("row…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.changeRows(cmd.Context(), args, "retried", func(ctx context.Context, i outbox.Inspector, rows []outbox.RowID) (int, error) {
+				if kept {
+					return i.Republish(ctx, rows...)
+				}
 				return i.Retry(ctx, rows...)
 			})
 		},
 	}
 	s = c.newStore(cmd.Flags())
+	cmd.Flags().BoolVar(&kept, "kept", false, "publish messages once more that were published and kept")
 	return cmd
 }
 

@@ -31,12 +31,14 @@ type places struct {
 type brokerPlace struct {
 	urls []string
 	from string // for people, as in $REHOP_BROKER
+	name string // see listenerName
 }
 
 // apiPlace is where the management API is, and how rehop knows.
 type apiPlace struct {
 	url  string // "": there is none, see why
 	from string
+	name string // see listenerName
 	// optional: nothing names it, so it need not be there.
 	optional bool
 	// why is why there is no URL. It has the exit code of a command that needs the API.
@@ -80,15 +82,15 @@ func (c *command) findBroker() (brokerPlace, error) {
 	file := c.reach.file
 	switch {
 	case c.reach.broker != "":
-		return brokerPlace{separated(c.reach.broker), "--broker"}, nil
+		return brokerPlace{urls: separated(c.reach.broker), from: "--broker"}, nil
 	case c.namedBroker() != "":
-		return brokerPlace{separated(c.namedBroker()), "$" + envBroker}, nil
+		return brokerPlace{urls: separated(c.namedBroker()), from: "$" + envBroker}, nil
 	case file != nil && len(file.Broker) > 0:
-		return brokerPlace{file.Broker, "broker in " + file.Path}, nil
+		return brokerPlace{urls: file.Broker, from: "broker in " + file.Path}, nil
 	case file != nil:
 		return embeddedBroker(file)
 	}
-	return brokerPlace{[]string{localBroker}, fromMachine}, nil
+	return brokerPlace{urls: []string{localBroker}, from: fromMachine}, nil
 }
 
 func separated(urls string) []string {
@@ -109,7 +111,7 @@ func embeddedBroker(file *config.File) (brokerPlace, error) {
 	}
 	user := operator(file)
 	u := url.URL{Scheme: scheme(file, config.ListenerAMQP, "amqp"), User: url.UserPassword(user.Name, user.Password), Host: host, Path: "/"}
-	found := brokerPlace{[]string{u.String()}, fromMachine}
+	found := brokerPlace{urls: []string{u.String()}, from: fromMachine, name: listenerName(file, config.ListenerAMQP, u.Hostname())}
 	if file.Listen.AMQP != "" {
 		found.from = "listen.amqp in " + file.Path
 	}
@@ -174,7 +176,8 @@ func embeddedAPI(file *config.File) apiPlace {
 		found.why = usage("listen.management of %s %w", file.Path, err)
 		return found
 	}
-	found.url = scheme(file, config.ListenerManagement, "http") + "://" + host
+	u := url.URL{Scheme: scheme(file, config.ListenerManagement, "http"), Host: host}
+	found.url, found.name = u.String(), listenerName(file, config.ListenerManagement, u.Hostname())
 	return found
 }
 

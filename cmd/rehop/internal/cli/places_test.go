@@ -245,7 +245,7 @@ func TestRefuseItself(t *testing.T) {
 		"by a flag":          {"amqp://ann:secret@127.0.0.1:1/", "--broker", "127.0.0.1:1", false},
 		"by the file":        {"amqp://ann:secret@127.0.0.1:1/", "broker in rehop.yaml", "127.0.0.1:1", false},
 	} {
-		err := refuseItself(t.Context(), brokerPlace{separated(tt.url), tt.from}, tt.listen)
+		err := refuseItself(t.Context(), brokerPlace{urls: separated(tt.url), from: tt.from}, tt.listen)
 		if (err != nil) != tt.refused {
 			t.Errorf("%s: got %v, want an error: %v", name, err, tt.refused)
 		}

@@ -91,7 +91,7 @@ func (c *command) clientConfig() (rehop.Config, error) {
 	if err != nil {
 		return rehop.Config{}, err
 	}
-	return rehop.Config{URLs: at.broker.urls, TLS: encryption, Logger: slog.New(slog.DiscardHandler)}, nil
+	return rehop.Config{URLs: at.broker.urls, TLS: checking(encryption, at.broker.name), Logger: slog.New(slog.DiscardHandler)}, nil
 }
 
 // openAdmin connects to the broker for the operators' functions.
@@ -104,12 +104,12 @@ func (c *command) openAdmin(ctx context.Context, of queueLayouts) (*admin.Admin,
 	if err != nil {
 		return nil, err
 	}
-	client := httpClient(encryption)
+	client := httpClient(checking(encryption, at.api.name))
 	at.api.probe(ctx, client, at.broker.login(), c.reach.connectTimeout)
 	c.reach.at = at
 	limited, cancel := context.WithTimeout(ctx, c.reach.connectTimeout)
 	defer cancel()
-	a, err := admin.Open(limited, admin.Config{URLs: at.broker.urls, TLS: encryption, Management: at.api.url, Layout: of.usual, Layouts: of.byQueue, HTTP: client})
+	a, err := admin.Open(limited, admin.Config{URLs: at.broker.urls, TLS: checking(encryption, at.broker.name), Management: at.api.url, Layout: of.usual, Layouts: of.byQueue, HTTP: client})
 	if ctx.Err() != nil && err != nil {
 		return nil, ctx.Err()
 	}

@@ -117,7 +117,6 @@ func (s *starting) read(flags *pflag.FlagSet, args []string) (err error) {
 	if p.Actor, err = s.by.who(); err != nil {
 		return err
 	}
-	s.durable = p.Action == triage.ActionKeep
 	return nil
 }
 

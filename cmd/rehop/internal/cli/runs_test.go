@@ -50,8 +50,12 @@ func TestRunsStart(t *testing.T) {
 	has(t, out, `"done": 1`, `"dry_run": true`)
 	_, said = runs(t, exitFailed, "runs", "start", "restore", "queue:mail", "--yes")
 	has(t, said, "no message matches to which this can be done: it needs messages in the state discarded or kept; nothing was started")
+	for _, to := range []string{"rehop.triage", "mail.failed"} {
+		_, said = runs(t, exitFailed, "runs", "start", "replay", "queue:mail", "--to", to, "--yes")
+		has(t, said, "messages cannot be replayed to this queue", to)
+	}
 	_, said = runs(t, exitFailed, "runs", "start", "replay", "--ref", "xyz", "--yes")
-	has(t, said, `"xyz" is not the Ref of a message`)
+	has(t, said, `"xyz" is not the ref of a message`)
 
 	for want, args := range map[string][]string{
 		"which action?": {}, "there is no action \"explode\"": {"explode", "x"}, "which messages?": {"discard"}, "exclude each other": {"discard", "x", "--ref", "y"},

@@ -10,35 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rehop/rehop"
-	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/triage"
 )
-
-// indexedView is a message of the index in JSON output.
-type indexedView struct {
-	Ref         string     `json:"ref"`
-	State       string     `json:"state"`
-	Group       string     `json:"group"`
-	Run         string     `json:"run,omitempty"`
-	Changed     *time.Time `json:"changed,omitempty"`
-	FailedQueue string     `json:"failed_queue"`
-	Version     string     `json:"version,omitempty"`
-	Size        int        `json:"size"`
-	Partial     bool       `json:"partial,omitempty"`
-	view
-}
-
-func indexedViewOf(m triage.Message) (indexedView, error) {
-	v, err := viewOf(admin.Message{
-		ID: m.ID, Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Headers: m.Headers, Body: m.Body,
-		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority, Timestamp: m.Timestamp,
-		CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppID: m.AppID,
-		Attempts: m.Attempts, Kind: rehop.Kind(m.Kind), Error: m.Error, Stack: m.Stack, FailedAt: m.FailedAt, FirstFailed: m.FirstFailed, Host: m.Host, Replays: m.Replays,
-	})
-	return indexedView{Ref: m.Ref, State: string(m.State), Group: m.Group, Run: m.Run, Changed: known(m.Changed), FailedQueue: m.FailedQueue, Version: m.Version,
-		Size: m.Size, Partial: m.Partial, view: v}, err
-}
 
 func (c *command) failedSearch() *cobra.Command {
 	var (
@@ -56,7 +29,7 @@ A query is a list of conditions, all of which a message must match:
     refused            a word, in any text of the message
     '"not found"'      words that follow each other
     error:refused      a word in the error
-    queue:orders       also kind, key, exchange, host, id, run; a * at the end matches any rest
+    queue:orders       also kind, key, exchange, host, version, id, run; a * at the end is any rest
     header.tenant:t-7  the value of a header
     body.order.id:123  a value in a body that is JSON
     state:failed       failed, kept, replayed, succeeded, discarded or gone
@@ -109,7 +82,8 @@ type search struct {
 	query triage.Query
 	limit int
 
-	shown    []triage.Message
+	shown    []triage.Message // for a table
+	found    int
 	first    triage.Result // the first page, which has the counts
 	next     string        // where the search ended; empty: there are no more
 	notified bool          // that it takes long
@@ -118,11 +92,11 @@ type search struct {
 // run finds messages and prints them. Messages that were found before an interruption are printed, too.
 func (s *search) run(ctx context.Context) error {
 	err := s.find(ctx)
-	if err != nil && (ctx.Err() == nil || len(s.shown) == 0) {
+	if err != nil && (ctx.Err() == nil || s.found == 0) {
 		return err
 	}
 	if err == nil || s.next != "" {
-		err = errors.Join(err, s.print(context.WithoutCancel(ctx)))
+		err = errors.Join(err, s.print())
 	}
 	return err
 }
@@ -130,8 +104,8 @@ func (s *search) run(ctx context.Context) error {
 // find reads pages until there are enough messages. It continues a search that has stopped because it reads very many texts: an operator
 // can interrupt it.
 func (s *search) find(ctx context.Context) error {
-	for page := (triage.Page{}); ; page.After = s.next {
-		page.Limit = s.limit - len(s.shown)
+	for page := (triage.Page{Whole: s.json}); ; page.After = s.next {
+		page.Limit = s.limit - s.found
 		r, err := s.store.Search(ctx, s.query, page)
 		if err != nil {
 			return err
@@ -139,8 +113,17 @@ func (s *search) find(ctx context.Context) error {
 		if page.After == "" {
 			s.first = r
 		}
-		s.shown, s.next = append(s.shown, r.Messages...), r.Next
-		if r.Next == "" || len(s.shown) >= s.limit {
+		s.found, s.next = s.found+len(r.Messages), r.Next
+		if s.json {
+			for _, m := range r.Messages {
+				if err := s.printLine(m); err != nil {
+					return err
+				}
+			}
+		} else {
+			s.shown = append(s.shown, r.Messages...)
+		}
+		if r.Next == "" || s.found >= s.limit {
 			return nil
 		}
 		if r.Unfinished && !s.notified {
@@ -150,12 +133,11 @@ func (s *search) find(ctx context.Context) error {
 	}
 }
 
-func (s *search) print(ctx context.Context) error {
+func (s *search) print() error {
 	var err error
 	switch {
-	case s.json:
-		err = s.printLines(ctx)
-	case len(s.shown) == 0:
+	case s.json: // find has printed them
+	case s.found == 0:
 		err = s.printf("none\n")
 	default:
 		if err = s.printList(); err == nil {
@@ -187,7 +169,7 @@ func notWhole(n int) string {
 
 // total is how many messages match, if that is known.
 func (s *search) total() string {
-	shown := len(s.shown)
+	shown := s.found
 	switch {
 	case s.next == "":
 		return counted(shown, "message")
@@ -197,27 +179,6 @@ func (s *search) total() string {
 		return fmt.Sprintf("%d of at least %d messages", shown, s.first.Count)
 	}
 	return fmt.Sprintf("%d of %s", shown, counted(s.first.Count, "message"))
-}
-
-// printLines prints each message with everything that the index has of it.
-func (s *search) printLines(ctx context.Context) error {
-	for _, listed := range s.shown {
-		m, err := s.store.Message(ctx, listed.Ref)
-		if errors.Is(err, triage.ErrNotFound) {
-			continue // it was deleted meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		v, err := indexedViewOf(m)
-		if err != nil {
-			return fmt.Errorf("message %s: %w", m.Ref, err)
-		}
-		if err := s.printLine(v); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // printList prints a table. On a narrow terminal a message has two lines, of which the second is cut off.

@@ -16,6 +16,7 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/address"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/cmd/rehop/internal/flow"
+	"github.com/rehop/rehop/cmd/rehop/internal/guard"
 	"github.com/rehop/rehop/cmd/rehop/internal/logs"
 	"github.com/rehop/rehop/cmd/rehop/internal/serve"
 )
@@ -154,6 +155,9 @@ func (c *command) service(f *serviceFlags, load func() (*config.File, error), fi
 		HTTP: listenAt(f.http, first.Listen.HTTP, localHTTP), Drain: f.drain, Env: c.Env, Logger: log,
 		Ready:  func(report serve.Report) error { return c.reportReady(report, how) },
 		Reload: reload, Hurry: hurry,
+	}
+	if c.Guarded {
+		s.Guard = guard.New(log).Begin
 	}
 	if !f.noFollow && first.Sum != (config.Sum{}) { // otherwise there is no file
 		s.Follow = first.Path

@@ -19,6 +19,8 @@ type Surroundings struct {
 	Width int
 	// ErrTerminal means that Err is a terminal.
 	ErrTerminal bool
+	// Guarded means that this program can be started once more, for package guard.
+	Guarded bool
 }
 
 // Terminal returns the surroundings of this process.

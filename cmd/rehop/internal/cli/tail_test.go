@@ -38,7 +38,7 @@ func TestTailForWithoutAnswer(t *testing.T) {
 
 // beforeConsume is the URL of a way to a broker on which look is called when a client wants to consume; from then on the broker hears nothing
 // of that client.
-func beforeConsume(t *testing.T, url string, look func()) string {
+func beforeConsume(t *testing.T, url string, meanwhile func()) string {
 	t.Helper()
 	return wayTo(t, url, func(server, client net.Conn) {
 		defer server.Close()
@@ -48,7 +48,7 @@ func beforeConsume(t *testing.T, url string, look func()) string {
 			n, err := client.Read(b)
 			if !deaf && bytes.Contains(b[:n], basicConsume) {
 				deaf = true
-				look()
+				meanwhile()
 			}
 			if err != nil {
 				return

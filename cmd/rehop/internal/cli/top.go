@@ -95,7 +95,8 @@ func (c *command) showTop(ctx context.Context, a *admin.Admin, t topView) error 
 		}
 		switch {
 		case t.live:
-			_, room := screen.Room()
+			var room space
+			room.width, room.height = screen.Room()
 			screen.Draw(topPicture(overview, err, t, room))
 		case err != nil:
 			return c.explain(err)
@@ -104,7 +105,7 @@ func (c *command) showTop(ctx context.Context, a *admin.Admin, t topView) error 
 				return err
 			}
 		default:
-			if err := tty.Print(c.Out, topPicture(overview, nil, t, 0)); err != nil {
+			if err := tty.Print(c.Out, topPicture(overview, nil, t, space{})); err != nil {
 				return err
 			}
 		}

@@ -42,7 +42,9 @@ type view struct {
 	Stack       string     `json:"stack,omitempty"`
 	FailedAt    *time.Time `json:"failed_at,omitempty"`
 	FirstFailed *time.Time `json:"first_failed,omitempty"`
+	Due         *time.Time `json:"due,omitempty"`
 	Host        string     `json:"host,omitempty"`
+	Version     string     `json:"version,omitempty"`
 	Replays     int        `json:"replays,omitempty"`
 	RecordedBy  string     `json:"recorded_by,omitempty"`
 }
@@ -52,8 +54,8 @@ func viewOf(m admin.Message) (view, error) {
 		ID: m.ID, Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Headers: headerjson.Plain(m.Headers),
 		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority, Timestamp: known(m.Timestamp),
 		CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppID: m.AppID,
-		Attempts: m.Attempts, Kind: string(m.Kind), Error: m.Error, Stack: m.Stack, FailedAt: known(m.FailedAt), FirstFailed: known(m.FirstFailed),
-		Host: m.Host, Replays: m.Replays, RecordedBy: m.RecordedBy,
+		Attempts: m.Attempts, Kind: string(m.Kind), Error: m.Error, Stack: m.Stack, FailedAt: known(m.FailedAt), FirstFailed: known(m.FirstFailed), Due: known(m.Due),
+		Host: m.Host, Version: m.Version, Replays: m.Replays, RecordedBy: m.RecordedBy,
 	}
 	if !utf8.Valid(m.Body) {
 		v.Base64 = m.Body

@@ -322,7 +322,7 @@ func TestFaults(t *testing.T) {
 		"not a mapping":      {"- a", []string{"rehop.yaml:1: the file must have keys and values, and is a list"}},
 		"two documents":      {"drain: 1s\n---\ndrain: 2s", []string{"a second document begins here"}},
 		"unknown key":        {"flow:\n  a: 1", []string{`rehop.yaml:1: unknown key "flow" in the file; did you mean "flows"?`}},
-		"unknown, far":       {"zzzzzzzz: 1", []string{`unknown key "zzzzzzzz" in the file; there are broker, data, drain`}},
+		"unknown, far":       {"zzzzzzzz: 1", []string{`unknown key "zzzzzzzz" in the file; there are broker, console, data, drain`}},
 		"swapped letters":    {"flows:\n  a:\n    qeuue: x" + ok, []string{`rehop.yaml:3: unknown key "qeuue" in flow "a"; did you mean "queue"?`}},
 		"twice":              {"drain: 1s\ndrain: 2s", []string{"rehop.yaml:2: drain is there twice, first in line 1"}},
 		"twice, flows":       {"flows:\n  a: {target: {http: 'http://x'}}\n  a: {target: {http: 'http://x'}}", []string{"rehop.yaml:3: a is there twice"}},

@@ -27,7 +27,7 @@ func TestDocumented(t *testing.T) {
 		"%", "tls: {%}", "listen: {%}", "listen: {tls: {%}}", "limits: {%}", "log: {%}", "users: {a: {%}}", "users: {a: {permissions: {/: {%}}}}", "users: {a: {topic-permissions: {/: {x: {%}}}}}", "exchanges: {a: {%}}", "flows: {a: {%}}", "flows: {a: {retry: {%}}}", "flows: {a: {rate: {%}}}", "flows: {a: {layout: {%}}}",
 		"flows: {a: {layout: {tiers: {%}}}}", "flows: {a: {layout: {dlx: {%}}}}", "flows: {a: {layout: {sneakers: {%}}}}", "flows: {a: {layout: {envelope: {%}}}}",
 		"flows: {a: {layout: {pubsub: {%}}}}", "flows: {a: {target: {%}}}", "flows: {a: {target: {http: {%}}}}", "flows: {a: {target: {http: {tls: {%}}}}}", "flows: {a: {target: {command: {%}}}}",
-		"flows: {a: {target: {forward: {%}}}}", "outboxes: {a: {%}}", "triage: {%}",
+		"flows: {a: {target: {forward: {%}}}}", "outboxes: {a: {%}}", "triage: {%}", "console: {%}", "console: {mask: {%}}", "console: {proxy: {%}}", "console: {oidc: {%}}",
 	} {
 		_, err := config.Parse("f", []byte(strings.Replace(text, "%", odd, 1)), env())
 		var faults config.Faults

@@ -51,6 +51,8 @@ type File struct {
 	Flows     []Flow
 	Outboxes  []Outbox
 	Triage    Triage
+	// Console is the console on the HTTP address.
+	Console Console
 	// Notes are hints that are not errors, in the order of the lines.
 	Notes Faults
 }
@@ -189,6 +191,7 @@ func (r *reader) file(root *yaml.Node, f *File) {
 		"flows":     func(n *yaml.Node) { r.flows(n, f) },
 		"outboxes":  func(n *yaml.Node) { r.outboxes(n, f) },
 		"triage":    func(n *yaml.Node) { r.triage(n, &f.Triage) },
+		"console":   func(n *yaml.Node) { r.console(n, &f.Console) },
 	})
 	for _, key := range []string{"data", "users", "limits", "rabbitmq"} {
 		if _, given := at.keys[key]; given && len(f.Broker) > 0 {

@@ -117,14 +117,26 @@ func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 	}
 	r.checkTimes(flow, at)
 	r.checkCircle(flow, at)
-	if of := s.Layout; of != nil && layouts.CountsInDeaths(of) {
-		r.note(at.at("layout"), "%s: layout %s counts failures in the header x-death, which RabbitMQ 4 ignores if a client writes it: programs that share the queue do not see each other's failures. To change that, %s",
-			what, layouts.Name(of), layouts.WithoutDeaths(of))
-	}
+	r.noteSharing(flow, at)
 	if flow.QuorumPriorities() {
 		r.note(at.at("max-priority"), "%s: quorum queues have priorities since RabbitMQ 4.0; on an earlier release the flow does not start. For such a release, use queue-type classic or leave out max-priority", what)
 	}
 	return flow, at
+}
+
+// noteSharing notes a layout whose count of failures RabbitMQ 4 does not let other programs share.
+func (r *reader) noteSharing(f Flow, at places) {
+	of := f.Subscriber.Layout
+	quorum := f.Subscriber.QueueType == layout.Quorum
+	switch {
+	case of == nil:
+	case layouts.CountsInDeaths(of):
+		r.note(at.at("layout"), "flow %q: layout %s counts failures in the header x-death, which RabbitMQ 4 ignores if a client writes it: programs that share the queue do not see each other's failures. To change that, %s",
+			f.Name, layouts.Name(of), layouts.WithoutDeaths(of, true))
+	case layouts.CountsInRejections(of) && !quorum:
+		r.note(at.at("layout"), "flow %q: with reject, layout %s has the broker count failures. From RabbitMQ 4.3 on, that lasts only in a quorum queue: in a classic queue, programs that share it do not see all of each other's failures. To change that, %s",
+			f.Name, layouts.Name(of), layouts.WithoutRejections(of))
+	}
 }
 
 // QuorumPriorities reports whether the flow needs priorities of a quorum queue.

@@ -348,7 +348,7 @@ func TestSchemaAcceptsFiles(t *testing.T) {
 			texts[path] = readText(t, path)
 		}
 	}
-	for _, page := range []string{"README.md", "docs/flows.md", "docs/quickstart.md"} {
+	for _, page := range []string{"README.md", "docs/flows.md", "docs/quickstart.md", "docs/console.md"} {
 		rest := readText(t, filepath.Join(root, filepath.FromSlash(page)))
 		for i := 0; ; i++ {
 			_, after, found := strings.Cut(rest, "```yaml\n")
@@ -368,7 +368,9 @@ func TestSchemaAcceptsFiles(t *testing.T) {
 		"flows: {a: {target: {command: {run: x, exit-codes: %}}}}": {"{2: failed}", `{"3": unavailable}`},
 		"flows: {a: {target: {command: [x]}, pause-when-down: %}}": {"true", `"true"`, "'${YES}'"},
 		"exchanges: {a: %}": {"", "topic", "{type: fanout}", "{type: direct, layout: pubsub}"},
-		"users: {a: %}":     {"secret", "12345", "{password: x, tags: [monitoring]}", "{password: x, tags: administrator}"},
+		"console: {proxy: {default-role: viewer, addresses: %}}":             {"10.0.0.1", "[10.0.0.1, '10.1.0.0/16', '2001:db8::/32']"},
+		"console: {mask: {headers: %}}":                                      {"token", "[token, x-*]"},
+		"users: {a: %}":                                                      {"secret", "12345", "{password: x, tags: [monitoring]}", "{password: x, tags: administrator}"},
 		"flows: {a: {target: {command: [x]}, arguments: {x-one: %}}}":        {"null", "5", "text", "true", "1.5"},
 		"flows: {a: {target: {command: [x]}, order-by: %}}":                  {"key", "type", "header.id", "body.order.id"},
 		"flows: {a: {target: {http: %}}}":                                    {"http://h/", "{url: http://h/, secrets: [], headers: {a: 1}}"},
@@ -410,7 +412,8 @@ func TestSchemaRefusesFaults(t *testing.T) {
 		"flows: {a: {target: {command: [x]}, order-by: name}}", "flows: {a: {target: {command: [x]}, pause-when-down: maybe}}",
 		"flows: {a: {target: {command: {run: x, exit-codes: {one: failed}}}}}", "flows: {a: {target: {command: {run: x, exit-codes: {1: lost}}}}}",
 		"drain: 10", "max-body: -1", "max-body: big", "rabbitmq: 4.5", "queue-type: stream", "exchanges: {a: round}", "users: {a: {password: x, tags: [king]}}", "users: {a: {tags: [management]}}",
-		"outboxes: {a: {}}", "tls: {pem: x}", "listen: 127.0.0.1:1",
+		"console: {read-only: maybe}", "console: {mask: [a]}", "console: {proxy: {default-role: viewer}}", "console: {proxy: {addresses: 10.0.0.1, roles: {a: king}}}",
+		"console: {url: 'https://h/', oidc: {issuer: 'https://h', default-role: viewer}}", "outboxes: {a: {}}", "tls: {pem: x}", "listen: 127.0.0.1:1",
 	} {
 		if _, err := config.Parse("f", []byte(text), env()); err == nil {
 			t.Errorf("%s: the reader accepts it", text)

@@ -17,7 +17,7 @@ type Triage struct {
 	Database database.Source
 	// Tables are the names of rehop's tables in the database.
 	Tables dialect.Tables
-	// RequireDurable refuses a database whose settings let a crash lose committed messages, and allows to keep messages there.
+	// RequireDurable refuses a database whose settings let a crash lose committed messages.
 	RequireDurable bool
 	// ErrorQueues are queues with failed messages of other programs.
 	ErrorQueues []string

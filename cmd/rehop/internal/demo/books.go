@@ -18,6 +18,7 @@ const (
 	keyCreated    = "order.created"
 	keyUpdated    = "order.updated"
 	headerOrder   = "order-number"
+	headerEvent   = "event-id" // stays the same when a message is edited, which gives it another id
 	everythingKey = "order.#"
 )
 
@@ -32,8 +33,14 @@ const (
 	handled
 )
 
-// ticket identifies a copy of a message. Each queue has its own.
+// ticket identifies a copy of a message, by the id of its event. Each queue has its own.
 type ticket struct{ queue, id string }
+
+// eventOf is the event of a message.
+func eventOf(headers map[string]any) string {
+	id, _ := headers[headerEvent].(string)
+	return id
+}
 
 type entry struct {
 	place     place
@@ -48,7 +55,7 @@ type event struct {
 	text string
 }
 
-// books account for every copy by the id of its message. Their hooks receive the events of the client.
+// books account for every copy by the id of its event. Their hooks receive the events of the client.
 type books struct {
 	began time.Time
 
@@ -57,6 +64,7 @@ type books struct {
 	messages int
 	retries  int
 	replayed int
+	removed  int     // failed messages that the user has discarded or sent elsewhere
 	events   []event // the last ones
 	noted    int     // how many events there were in all
 }
@@ -76,10 +84,11 @@ func (b *books) expect(id string, queues ...string) {
 }
 
 func (b *books) entry(d *rehop.Delivery) *entry {
-	e, known := b.entries[ticket{d.Queue, d.ID}]
+	t := ticket{d.Queue, eventOf(d.Headers)}
+	e, known := b.entries[t]
 	if !known { // it was never published, and the sums will show that
 		e = &entry{}
-		b.entries[ticket{d.Queue, d.ID}] = e
+		b.entries[t] = e
 	}
 	return e
 }
@@ -127,6 +136,13 @@ func (b *books) OnResult(_ context.Context, d *rehop.Delivery, r rehop.Result) {
 	}
 }
 
+// remove notes how many failed messages the user has removed in all.
+func (b *books) remove(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.removed = n
+}
+
 // log adds a line that is not about a message.
 func (b *books) log(format string, args ...any) {
 	b.mu.Lock()
@@ -144,8 +160,8 @@ func (b *books) note(kind place, format string, args ...any) {
 
 // count is the number of copies of a queue by state.
 type count struct {
-	copies, queued, working, failed, handled int
-	waiting                                  []int // by step
+	copies, queued, working, failed, handled, removed int
+	waiting                                           []int // by step
 }
 
 func (c count) waits() (n int) {
@@ -189,6 +205,10 @@ func (b *books) view(steps, events int) view {
 		}
 		v.queues[t.queue] = c
 	}
+	c := v.queues[Notification] // the only queue whose messages fail
+	c.removed = min(b.removed, c.failed)
+	c.failed -= c.removed
+	v.queues[Notification] = c
 	return v
 }
 

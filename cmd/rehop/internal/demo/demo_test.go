@@ -5,10 +5,15 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/broker"
 )
 
 // A whole demo in virtual time: messages fail, are retried, go to the failed queue and are replayed, and the sums balance.
@@ -121,6 +126,81 @@ func TestInterrupted(t *testing.T) {
 			t.Errorf("%+v: want some messages, and sums that balance", sums)
 		}
 	})
+}
+
+// The user corrects a phone number in the console, and discards messages there. An edited message has another id, and is the same event.
+func TestConsole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, screen := make(chan byte), &frames{t: t, width: 80, height: 24}
+		desk := &desk{}
+		go func() {
+			time.Sleep(30 * time.Second) // virtual
+			desk.edit(t)
+			desk.discard(t)
+			time.Sleep(5 * time.Second)
+			keys <- keyQuit
+		}()
+		sums, err := Run(t.Context(), Options{Out: screen, Keys: keys, Seed: 7, Size: func() (int, int) { return 80, 24 },
+			Console: func(ctx context.Context, server *broker.Server) (Console, error) {
+				var err error
+				desk.Admin, err = admin.Open(ctx, admin.Config{Dial: server.Dial})
+				return desk, err
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := sums.Queues[1]; !sums.Balanced() || n.Removed == 0 || n.Removed != int(desk.removed.Load()) || sums.Replayed == 0 || desk.edited == 0 {
+			t.Errorf("%+v: want sums that balance, %d removed messages, and replayed ones, of which %d were edited", sums, desk.removed.Load(), desk.edited)
+		}
+		if text := sums.String(); !strings.Contains(text, "REMOVED") || !strings.Contains(text, "published = handled + failed + removed") {
+			t.Errorf("got:\n%s\nwant it to name removed messages", text)
+		}
+		for _, want := range []string{"http://127.0.0.1:49152/", "removed "} {
+			if !strings.Contains(screen.all.String(), want) {
+				t.Errorf("no frame has %q", want)
+			}
+		}
+		if !desk.closed {
+			t.Error("the console was not closed")
+		}
+	})
+}
+
+// desk stands in for the console.
+type desk struct {
+	*admin.Admin
+	edited  int
+	removed atomic.Int64
+	closed  bool
+}
+
+func (d *desk) URL() string                          { return "http://127.0.0.1:49152/" }
+func (d *desk) Removed(context.Context) (int, error) { return int(d.removed.Load()), nil }
+
+func (d *desk) Close() error {
+	d.closed = true
+	d.Admin.Close()
+	return nil
+}
+
+// edit replays a message with a wrong phone number under a new id, with the right one, as the console does.
+func (d *desk) edit(t *testing.T) {
+	done, err := d.Replay(t.Context(), Notification, admin.Options{Filter: admin.Filter{Text: errUnknown.Error()}, Limit: 1, Change: func(m *admin.Message) error {
+		m.ID, m.Body = rehop.NewID(), []byte(strings.ReplaceAll(string(m.Body), "?", ""))
+		return nil
+	}})
+	if err != nil {
+		t.Error(err)
+	}
+	d.edited = done.Done
+}
+
+func (d *desk) discard(t *testing.T) {
+	done, err := d.Discard(t.Context(), Notification, admin.Options{Limit: 2})
+	if err != nil {
+		t.Error(err)
+	}
+	d.removed.Store(int64(done.Done))
 }
 
 // The sums show what is lost, what is there twice, and what was never published.

@@ -17,7 +17,10 @@ type director struct {
 	held  bool // the user has turned the gateway off or on, and it stays so
 }
 
-const frame = 100 * time.Millisecond
+const (
+	frame      = 100 * time.Millisecond
+	countEvery = time.Second // how often it is looked what the user has removed in the console
+)
 
 // Keys that the user types.
 const (
@@ -51,7 +54,7 @@ func (d *director) act(ctx context.Context, length time.Duration) error {
 func (d *director) direct(ctx context.Context, end <-chan time.Time, sold <-chan struct{}) error {
 	frames := time.NewTicker(frame)
 	defer frames.Stop()
-	began, replayed := time.Now(), time.Duration(0)
+	began, replayed, counted := time.Now(), time.Duration(0), time.Duration(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -71,6 +74,12 @@ func (d *director) direct(ctx context.Context, end <-chan time.Time, sold <-chan
 			if d.keys == nil && at-replayed >= d.pace.replay {
 				replayed = at
 				if err := d.shop.replay(ctx); err != nil && ctx.Err() == nil {
+					return err
+				}
+			}
+			if at-counted >= countEvery {
+				counted = at
+				if err := d.shop.countRemoved(ctx); err != nil && ctx.Err() == nil {
 					return err
 				}
 			}

@@ -3,7 +3,9 @@ package demo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +25,17 @@ const (
 	wrongOneIn = 17 // one in 17 customers has a wrong phone number
 )
 
+// phonePattern is a number that the gateway knows.
+var phonePattern = regexp.MustCompile(`^\+1-555-\d{4}$`)
+
+// phoneOf is the number of the customer of an order, as the customer has typed it.
+func phoneOf(order int) string {
+	if order%wrongOneIn == 0 {
+		return fmt.Sprintf("+1-555-%04d?", order%10_000)
+	}
+	return fmt.Sprintf("+1-555-%04d", order%10_000)
+}
+
 type gateway struct {
 	down      atomic.Bool
 	corrected atomic.Int64 // phone numbers of orders up to this one have been corrected
@@ -36,8 +49,8 @@ func newGateway(seed uint64) *gateway {
 }
 
 // send takes as long as a real gateway.
-func (g *gateway) send(ctx context.Context, order int) error {
-	took, err := g.answer(order)
+func (g *gateway) send(ctx context.Context, order int, phone string) error {
+	took, err := g.answer(order, phone)
 	timer := time.NewTimer(took)
 	defer timer.Stop()
 	select {
@@ -48,15 +61,15 @@ func (g *gateway) send(ctx context.Context, order int) error {
 	}
 }
 
-func (g *gateway) answer(order int) (time.Duration, error) {
+func (g *gateway) answer(order int, phone string) (time.Duration, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	took := time.Duration(10+g.random.IntN(40)) * time.Millisecond
 	switch {
 	case g.down.Load():
 		return took, errDown
-	case order%wrongOneIn == 0 && int64(order) > g.corrected.Load():
-		return took, rehop.Permanent(errUnknown)
+	case !phonePattern.MatchString(phone) && int64(order) > g.corrected.Load():
+		return took, rehop.Permanent(fmt.Errorf("%w: %s", errUnknown, phone))
 	case g.random.IntN(busyOneIn) == 0:
 		return took, errBusy
 	}

@@ -10,9 +10,10 @@ import (
 
 // picture shows the shop on a screen of at least 70 columns and 20 lines. Bars and events use the room of a larger one.
 type picture struct {
-	screen *tty.Screen
-	byHand bool
-	steps  []time.Duration
+	screen  *tty.Screen
+	byHand  bool
+	steps   []time.Duration
+	console string // its address, or empty
 }
 
 func (p *picture) open()  { p.screen.Open() }
@@ -35,8 +36,12 @@ func (p *picture) lines(v view, bars, events int, down bool, note string) []tty.
 	if down {
 		gateway = tty.Text(" SMS ").And(tty.Bad, "DOWN")
 	}
+	about := tty.Line{}.And(tty.Bold, " rehop demo").And(tty.Faint, "  a shop's orders on an embedded broker")
+	if p.console != "" {
+		about = tty.Line{}.And(tty.Bold, " rehop demo").And(tty.Plain, "  in your browser: ").And(tty.Bold, "%s", p.console)
+	}
 	lines := []tty.Line{
-		tty.Line{}.And(tty.Bold, " rehop demo").And(tty.Faint, "  a shop's orders on an embedded broker").And(tty.Plain, "%13.1f s", v.at.Seconds()),
+		about.And(tty.Plain, "%9.1f s", v.at.Seconds()),
 		{},
 		tty.Text(" orders ▶ ").And(tty.Bold, "order").And(tty.Plain, " ─┬─ %-13s ▶ ", everythingKey).And(tty.Bold, "%s", Summary),
 		tty.Text("%-12s     │                    handled ", fmt.Sprintf(" %d sent", v.messages)).And(tty.Good, "%-5d", summary.handled).And(tty.Faint, " in queue %d", summary.queued+summary.working),
@@ -71,11 +76,16 @@ func (p *picture) balance(v view) tty.Line {
 		all.copies += c.copies
 		all.handled += c.handled
 		all.failed += c.failed
+		all.removed += c.removed
 		all.queued += c.queued + c.working
 		all.waiting = append(all.waiting, c.waiting...)
 	}
-	return tty.Text(" copies %d = handled ", all.copies).And(tty.Good, "%d", all.handled).And(tty.Plain, " + waiting ").And(tty.Waiting, "%d", all.waits()).
+	line := tty.Text(" copies %d = handled ", all.copies).And(tty.Good, "%d", all.handled).And(tty.Plain, " + waiting ").And(tty.Waiting, "%d", all.waits()).
 		And(tty.Plain, " + failed ").And(tty.Bad, "%d", all.failed).And(tty.Plain, " + in queues %d", all.queued)
+	if all.removed > 0 {
+		line = line.And(tty.Plain, " + removed %d", all.removed)
+	}
+	return line
 }
 
 func (p *picture) foot(note string) tty.Line {

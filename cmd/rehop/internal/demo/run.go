@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/cmd/rehop/internal/tty"
 )
 
@@ -28,8 +29,18 @@ type Options struct {
 	// Keys are the keys that the user types: r replays, o turns the gateway off and on, q quits. Nil: failed messages are replayed
 	// automatically.
 	Keys <-chan byte
+	// Console serves a web console for the broker. Nil: there is none. It is not used without Keys: nobody has time to look at it.
+	Console func(ctx context.Context, server *broker.Server) (Console, error)
 	// Seed is the seed of the gateway's failures. Default: a random one.
 	Seed uint64
+}
+
+// Console is a web console.
+type Console interface {
+	URL() string
+	// Removed is how many failed messages the user has discarded or sent to another queue.
+	Removed(ctx context.Context) (int, error)
+	Close() error
 }
 
 // pace is the speed of a demo. A demo of a few seconds is faster.
@@ -71,9 +82,15 @@ var names = []string{"10 s", "100 s", "1 h"}
 func Run(ctx context.Context, o Options) (Sums, error) {
 	p := paceOf(o.For)
 	books, gateway := newBooks(), newGateway(cmp.Or(o.Seed, rand.Uint64()))
-	shop, err := open(ctx, books, gateway, p.steps)
+	hasConsole := o.Console != nil && o.Keys != nil
+	shop, err := open(ctx, books, gateway, p.steps, hasConsole)
 	if err != nil {
 		return Sums{}, err
+	}
+	if hasConsole {
+		if shop.console, err = o.Console(ctx, shop.server); err != nil {
+			return Sums{}, errors.Join(err, shop.close(ctx))
+		}
 	}
 	var stage stage
 	switch {
@@ -82,7 +99,7 @@ func Run(ctx context.Context, o Options) (Sums, error) {
 	case o.Plain:
 		stage = &lines{out: o.Out}
 	default:
-		stage = &picture{screen: &tty.Screen{Out: o.Out, Coloured: o.Coloured, Size: o.Size}, steps: p.steps, byHand: o.Keys != nil}
+		stage = &picture{screen: &tty.Screen{Out: o.Out, Coloured: o.Coloured, Size: o.Size}, steps: p.steps, byHand: o.Keys != nil, console: shop.consoleURL()}
 	}
 	stage.open()
 	d := &director{shop: shop, pace: p, stage: stage, keys: o.Keys}
@@ -98,7 +115,8 @@ func Run(ctx context.Context, o Options) (Sums, error) {
 	var sums Sums
 	if err == nil {
 		var failed map[string][]string
-		if failed, err = shop.failedIDs(after); err == nil {
+		if failed, err = shop.failedEvents(after); err == nil {
+			err = shop.countRemoved(after)
 			sums = books.sum(failed)
 		}
 	}

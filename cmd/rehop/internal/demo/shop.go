@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,13 +20,14 @@ type shop struct {
 	server  *broker.Server
 	client  *rehop.Client
 	desk    *admin.Admin
+	console Console // nil: there is none
 	books   *books
 	gateway *gateway
 	orders  atomic.Int64
 }
 
-// open starts the broker, which keeps everything in memory, and the services.
-func open(ctx context.Context, books *books, gateway *gateway, steps []time.Duration) (_ *shop, err error) {
+// open starts the broker, which keeps everything in memory, and the services. They report failures if there is a console.
+func open(ctx context.Context, books *books, gateway *gateway, steps []time.Duration, reports bool) (_ *shop, err error) {
 	silent := slog.New(slog.DiscardHandler) // the demo shows failures itself
 	s := &shop{server: &broker.Server{Logger: silent}, books: books, gateway: gateway}
 	defer func() {
@@ -36,7 +38,7 @@ func open(ctx context.Context, books *books, gateway *gateway, steps []time.Dura
 	if err := s.server.Start(); err != nil {
 		return nil, fmt.Errorf("start the broker: %w", err)
 	}
-	if s.client, err = rehop.Open(ctx, rehop.Config{Dial: s.server.Dial, Hooks: []rehop.Hooks{books.hooks()}, Logger: silent}); err != nil {
+	if s.client, err = rehop.Open(ctx, rehop.Config{Dial: s.server.Dial, Hooks: []rehop.Hooks{books.hooks()}, Reports: reports, Logger: silent}); err != nil {
 		return nil, err
 	}
 	if s.desk, err = admin.Open(ctx, admin.Config{Dial: s.server.Dial}); err != nil {
@@ -56,6 +58,9 @@ func open(ctx context.Context, books *books, gateway *gateway, steps []time.Dura
 
 func (s *shop) close(ctx context.Context) error {
 	var faults []error
+	if s.console != nil {
+		faults = append(faults, s.console.Close())
+	}
 	if s.client != nil {
 		faults = append(faults, s.client.Close(ctx))
 	}
@@ -73,7 +78,11 @@ func (s *shop) notify(ctx context.Context, d *rehop.Delivery) error {
 	if !ok {
 		return rehop.Permanent(fmt.Errorf("an order whose number is %v", d.Headers[headerOrder]))
 	}
-	return s.gateway.send(ctx, int(number))
+	var order struct{ Phone string }
+	if err := json.Unmarshal(d.Body, &order); err != nil {
+		return rehop.Permanent(fmt.Errorf("order %d: %w", number, err))
+	}
+	return s.gateway.send(ctx, int(number), order.Phone)
 }
 
 // sell takes orders at a rate, until the context ends. Every second order is changed later.
@@ -106,8 +115,8 @@ func (s *shop) publish(key string, order int, to ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), publishLimit)
 	defer cancel()
 	m := rehop.Message{ID: rehop.NewID(), Exchange: Exchange, Key: key, ContentType: "application/json",
-		Headers: map[string]any{headerOrder: int64(order)}, Body: fmt.Appendf(nil, `{"order": %d}`, order)}
-	s.books.expect(m.ID, to...)
+		Headers: map[string]any{headerOrder: int64(order), headerEvent: rehop.NewID()}, Body: fmt.Appendf(nil, `{"order": %d, "phone": %q}`, order, phoneOf(order))}
+	s.books.expect(eventOf(m.Headers), to...)
 	return s.client.Publish(ctx, m)
 }
 
@@ -122,8 +131,28 @@ func (s *shop) replay(ctx context.Context) error {
 	return nil
 }
 
-// failedIDs returns the ids in the failed queues of the broker.
-func (s *shop) failedIDs(ctx context.Context) (map[string][]string, error) {
+// consoleURL is the address of the console, or empty.
+func (s *shop) consoleURL() string {
+	if s.console == nil {
+		return ""
+	}
+	return s.console.URL()
+}
+
+// countRemoved notes how many failed messages the user has removed in the console.
+func (s *shop) countRemoved(ctx context.Context) error {
+	if s.console == nil {
+		return nil
+	}
+	n, err := s.console.Removed(ctx)
+	if err == nil {
+		s.books.remove(n)
+	}
+	return err
+}
+
+// failedEvents returns the ids of the events in the failed queues of the broker.
+func (s *shop) failedEvents(ctx context.Context) (map[string][]string, error) {
 	found := make(map[string][]string)
 	for _, queue := range []string{Summary, Notification} {
 		depth, err := s.desk.Queue(ctx, queue)
@@ -135,7 +164,7 @@ func (s *shop) failedIDs(ctx context.Context) (map[string][]string, error) {
 			return nil, err
 		}
 		for _, m := range messages {
-			found[queue] = append(found[queue], m.ID)
+			found[queue] = append(found[queue], eventOf(m.Headers))
 		}
 	}
 	return found, nil

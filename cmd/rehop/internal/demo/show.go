@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -44,12 +45,18 @@ var ErrNotBalanced = errors.New("demo: the sums do not balance: published must b
 func (s Sums) String() string {
 	var text bytes.Buffer
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "QUEUE\tPUBLISHED\tHANDLED\tFAILED\tLOST\tTWICE")
+	removed := slices.ContainsFunc(s.Queues, func(q QueueSums) bool { return q.Removed > 0 })
+	head, column := "QUEUE\tPUBLISHED\tHANDLED\tFAILED\t", func(QueueSums) string { return "" }
+	balance := "published = handled + failed"
+	if removed {
+		head, column = head+"REMOVED\t", func(q QueueSums) string { return fmt.Sprintf("%d\t", q.Removed) }
+		balance += " + removed"
+	}
+	fmt.Fprintln(w, head+"LOST\tTWICE")
 	for _, q := range s.Queues {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\n", q.Queue, q.Published, q.Handled, q.Failed, q.Lost, q.Twice)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s%d\t%d\n", q.Queue, q.Published, q.Handled, q.Failed, column(q), q.Lost, q.Twice)
 	}
 	_ = w.Flush() // a buffer takes everything
-	balance := "published = handled + failed"
 	if !s.Balanced() {
 		balance = "the sums do not balance"
 	}

@@ -2,7 +2,7 @@ package demo
 
 import "time"
 
-// Sums account for all messages by their ids. Failed messages are counted on the broker.
+// Sums account for all messages by the ids of their events. Failed messages are counted on the broker.
 type Sums struct {
 	Messages int         `json:"messages"`
 	Retries  int         `json:"retries"`
@@ -17,26 +17,27 @@ type QueueSums struct {
 	Published int    `json:"published"`
 	Handled   int    `json:"handled"`
 	Failed    int    `json:"failed"`
+	Removed   int    `json:"removed"` // by the user, in the console
 	Lost      int    `json:"lost"`
 	Twice     int    `json:"twice"` // handled more than once, or handled and in the failed queue as well
 }
 
-// Balanced reports whether published = handled + failed in every queue, with nothing lost and nothing twice.
+// Balanced reports whether published = handled + failed + removed in every queue, with nothing lost and nothing twice.
 func (s Sums) Balanced() bool {
 	for _, q := range s.Queues {
-		if q.Lost != 0 || q.Twice != 0 || q.Published != q.Handled+q.Failed {
+		if q.Lost != 0 || q.Twice != 0 || q.Published != q.Handled+q.Failed+q.Removed {
 			return false
 		}
 	}
 	return true
 }
 
-// sum compares the books with the ids in the failed queues.
-func (b *books) sum(failedIDs map[string][]string) Sums {
+// sum compares the books with the events in the failed queues.
+func (b *books) sum(failedEvents map[string][]string) Sums {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	found := make(map[ticket]int)
-	for queue, ids := range failedIDs {
+	for queue, ids := range failedEvents {
 		for _, id := range ids {
 			found[ticket{queue, id}]++
 		}
@@ -62,6 +63,10 @@ func (b *books) sum(failedIDs map[string][]string) Sums {
 			} else if found[t] > 0 {
 				q.Failed++
 			}
+		}
+		if queue == Notification {
+			q.Removed = min(b.removed, q.Lost)
+			q.Lost -= q.Removed
 		}
 		s.Queues = append(s.Queues, q)
 	}

@@ -26,7 +26,9 @@ type Runner struct {
 	ObserveOutbox func(name string) (outbox.Hooks, error)
 	// ReloadTimeout is how long a reload waits until the flows that it starts consume. Default: 10 s.
 	ReloadTimeout time.Duration
-	Logger        *slog.Logger
+	// Guard is called for each flow that runs a program, and returns Started of its target.Command. Default: none.
+	Guard  func() (started func(group int) (ended func()))
+	Logger *slog.Logger
 
 	mu      sync.Mutex // for current, which Status reads at any time
 	current *generation
@@ -50,6 +52,7 @@ type generation struct {
 	file     *config.File
 	client   *rehop.Client
 	observer Observer
+	guard    func() (started func(group int) (ended func()))
 	watch    *watch
 	flows    map[string]*running
 	relays   map[string]*relaying
@@ -197,7 +200,7 @@ func (r *Runner) openWith(ctx context.Context, file *config.File, exchanges []re
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConnect, err)
 	}
-	return &generation{file: file, client: client, observer: observer, watch: watch, flows: make(map[string]*running), relays: make(map[string]*relaying),
+	return &generation{file: file, client: client, observer: observer, guard: r.Guard, watch: watch, flows: make(map[string]*running), relays: make(map[string]*relaying),
 		refused: make(map[string]*refusal)}, nil
 }
 

@@ -42,6 +42,9 @@ func handlerFor(f config.Flow, g *generation) (rehop.Handler, func()) {
 	case t.Command != nil:
 		program := *t.Command
 		program.Carry = g.observer.Carry
+		if g.guard != nil {
+			program.Started = g.guard()
+		}
 		handler = &program
 	case t.Forward != nil:
 		forward := *t.Forward

@@ -40,15 +40,15 @@ func serve(t *testing.T, server *broker.Server) string {
 	return "amqp://guest:guest@" + listener.Addr().String() + "/"
 }
 
-// patient is for how long nothing must happen for a run to end.
-const patient = 2 * time.Minute
+// timeout is for how long nothing must happen for a run to end.
+const timeout = 2 * time.Minute
 
 // longer runs for longer and longer, until the result shows something: a machine may be slow.
 func longer(t *testing.T, o Options, shows func(Result) bool) (Result, error) {
 	t.Helper()
 	for {
 		got, err := Run(t.Context(), o)
-		if shows(got) || o.For > patient {
+		if shows(got) || o.For > timeout {
 			return got, err
 		}
 		o.For *= 2
@@ -56,7 +56,7 @@ func longer(t *testing.T, o Options, shows func(Result) bool) (Result, error) {
 }
 
 func options(url string, mode Mode) Options {
-	return Options{URLs: []string{url}, ConnectTimeout: patient, settleTimeout: patient, Mode: mode, For: 300 * time.Millisecond, Size: 100, Publishers: 2, Window: 10,
+	return Options{URLs: []string{url}, ConnectTimeout: timeout, settleTimeout: timeout, Mode: mode, For: 300 * time.Millisecond, Size: 100, Publishers: 2, Window: 10,
 		Consumers: 3, Prefetch: 20, QueueType: "quorum"}
 }
 
@@ -81,7 +81,7 @@ func TestModes(t *testing.T) {
 			if c := got.Consumed; c != nil && (c.Messages == 0 || c.Rate <= 0 || c.Workers != 3 || (c.Latency != nil) != (mode == Both)) {
 				t.Errorf("consumed %+v: want messages, a rate, three workers, and latencies where both ran", c)
 			}
-			if mode == Both && (got.Consumed.Messages != got.Published.Messages || got.Consumed.Seconds > patient.Seconds()) {
+			if mode == Both && (got.Consumed.Messages != got.Published.Messages || got.Consumed.Seconds > timeout.Seconds()) {
 				t.Errorf("consumed %d of %d messages in %v s, want all, and an end when the last has come", got.Consumed.Messages, got.Published.Messages, got.Consumed.Seconds)
 			}
 			if mode == Publish && got.Left != got.Published.Messages {
@@ -182,7 +182,7 @@ func TestBlocked(t *testing.T) {
 	o.Size, o.Window, o.For = 100_000, 100, time.Hour
 	var got Result
 	var err error
-	for o.settleTimeout = 500 * time.Millisecond; o.settleTimeout < patient; o.settleTimeout *= 2 { // on a slow machine even the first confirm takes longer
+	for o.settleTimeout = 500 * time.Millisecond; o.settleTimeout < timeout; o.settleTimeout *= 2 { // on a slow machine even the first confirm takes longer
 		if got, err = Run(t.Context(), o); got.Published != nil && got.Published.Messages > 0 {
 			break
 		}

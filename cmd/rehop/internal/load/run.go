@@ -141,7 +141,7 @@ func (r *run) watch() (end func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	began := time.Now()
 	published, consumed := r.published.Load(), r.consumed.Load()
-	look := func() {
+	sample := func() {
 		p, c := r.published.Load(), r.consumed.Load()
 		r.timeline = append(r.timeline, Moment{At: time.Since(began).Seconds(), Published: p - published, Consumed: c - consumed})
 		published, consumed = p, c
@@ -156,9 +156,9 @@ func (r *run) watch() (end func()) {
 		for {
 			select {
 			case <-ticker.C:
-				look()
+				sample()
 			case <-done:
-				look()
+				sample()
 				return
 			}
 		}

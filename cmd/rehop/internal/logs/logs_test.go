@@ -202,6 +202,19 @@ func TestRepeatsOfOneKind(t *testing.T) {
 		count("numbers and ids", 5, func(i int) {
 			fail(log, i, "mail", fmt.Sprintf("order %d of 3f2a9c4e-77aa-4c0d-8d52-%012x is unknown", i, i))
 		})
+		// As targets cut off answers at their end, and the output of commands at its beginning.
+		long := strings.Repeat("a long answer ", 30)
+		for _, place := range []string{"sms", "mail"} {
+			count("cut off at the end, "+place, 5, func(i int) {
+				fail(log, i, place, "500: "+fmt.Sprintf("order %d: %s", 1<<i, long)[:300]+"…")
+			})
+			count("cut off at the beginning, "+place, 5, func(i int) {
+				text := fmt.Sprintf("%s order %d", long, 1<<i)
+				fail(log, i, place, "exit status 1: …"+text[len(text)-300:])
+			})
+		}
+		count("cut off, with another beginning", 5, func(i int) { fail(log, i, "mail", "501: "+long+"…") })
+		count("cut off, with another end", 5, func(i int) { fail(log, i, "mail", "exit status 1: …"+long+"of another kind") })
 		count("another level", 5, func(int) {
 			log.Error("message moved to the failed queue", "queue", "mail", "kind", "error", "err", "down")
 		})

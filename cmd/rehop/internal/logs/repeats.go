@@ -27,6 +27,8 @@ const (
 	shortest, longest = 10 * time.Second, 5 * time.Minute
 	// kinds is how many kinds of failures are counted separately. Beyond that only level and message are compared.
 	kinds = 200
+	// compared is how many characters of an error are compared on either side of where it was cut.
+	compared = 150
 )
 
 // NewRepeats returns a handler before another one. Close it at the end.
@@ -99,7 +101,7 @@ func (h *Repeats) kind(r slog.Record) (kind string, failure bool) {
 		case slices.Contains(ofOneMessage, a.Key):
 		case a.Key == "err":
 			failure = true
-			text.WriteString("\x00err=" + number.ReplaceAllString(a.Value.Resolve().String(), "#"))
+			text.WriteString("\x00err=" + cause(a.Value.Resolve().String()))
 		default:
 			text.WriteString("\x00" + a.Key + "=" + a.Value.Resolve().String())
 		}
@@ -110,6 +112,18 @@ func (h *Repeats) kind(r slog.Record) (kind string, failure bool) {
 	}
 	r.Attrs(add)
 	return text.String(), failure
+}
+
+// cause is what errors of the same kind have in common. Targets cut off long answers and put … there. Where they do that depends on how many digits an answer
+// has, so of such errors only the beginning and the end count.
+func cause(text string) string {
+	text = number.ReplaceAllString(text, "#")
+	before, after, isCut := strings.Cut(text, "…")
+	if !isCut {
+		return text
+	}
+	head, tail := []rune(before), []rune(after)
+	return string(head[:min(len(head), compared)]) + "…" + string(tail[max(0, len(tail)-compared):])
 }
 
 // count reports whether a record is counted instead of passed on.

@@ -190,7 +190,8 @@ func TestGuest(t *testing.T) {
 	})
 }
 
-// Permissions, topic permissions and limits of the file are those of the broker.
+// Permissions, topic permissions and limits of the file are those of the broker. TestPermissionsAreEnforced and TestLimitsAreEnforced show that it keeps
+// to them.
 func TestPermissionsAndLimits(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil, func() string {

@@ -33,7 +33,7 @@ func (r *running) listenerTLS(listener string, protocols ...string) (*tls.Config
 		return nil, nil
 	}
 	c := &certificates{files: files, protocols: protocols, logger: r.Logger}
-	first, err := c.load(c.look())
+	first, err := c.load(c.stat())
 	if err != nil {
 		return nil, fmt.Errorf("listen.tls in the file: %w", err)
 	}
@@ -45,7 +45,7 @@ func (r *running) listenerTLS(listener string, protocols ...string) (*tls.Config
 // renewal may have replaced only one of them so far.
 func (c *certificates) forClient(*tls.ClientHelloInfo) (*tls.Config, error) {
 	now := c.now.Load()
-	seen := c.look()
+	seen := c.stat()
 	if slices.EqualFunc(now.seen, seen, same) {
 		return now.config, nil
 	}
@@ -64,8 +64,8 @@ func (c *certificates) forClient(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return next.config, nil
 }
 
-// look returns what the files look like now. Nil entries are files that do not exist.
-func (c *certificates) look() (seen []os.FileInfo) {
+// stat returns what the files look like now. Nil entries are files that do not exist.
+func (c *certificates) stat() (seen []os.FileInfo) {
 	for _, name := range []string{c.files.Cert, c.files.Key, c.files.ClientCA} {
 		info, err := os.Stat(name)
 		if err != nil {

@@ -108,14 +108,20 @@ func (f files) write(t *testing.T, c tls.Certificate) {
 	f.writeKey(t, c)
 }
 
-// shown connects to a listener and returns the serial number of its certificate.
-func shown(t *testing.T, at string, client *tls.Config) (serial int64, err error) {
+// dialed connects to the listener of a URL.
+func dialed(t *testing.T, at string, client *tls.Config) (*tls.Conn, error) {
 	t.Helper()
 	u, err := url.Parse(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := tls.Dial("tcp", u.Host, client)
+	return tls.Dial("tcp", u.Host, client)
+}
+
+// shown connects to a listener and returns the serial number of its certificate.
+func shown(t *testing.T, at string, client *tls.Config) (serial int64, err error) {
+	t.Helper()
+	conn, err := dialed(t, at, client)
 	if err != nil {
 		return 0, err
 	}
@@ -242,6 +248,80 @@ func TestClientCertificates(t *testing.T) {
 				t.Errorf("health without TLS: got %d, want 200", code)
 			}
 		})
+	}
+}
+
+// greeted connects to a broker, and returns an error if it does not answer the first bytes of AMQP. Before TLS 1.3 has an answer of the server, the
+// client does not know whether its certificate is accepted.
+func greeted(t *testing.T, at string, client *tls.Config) error {
+	t.Helper()
+	conn, err := dialed(t, at, client)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("AMQP\x00\x00\x09\x01")); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
+}
+
+// A renewed file of those who sign clients' certificates is used without a restart, and its connections stay. While it is damaged, the previous one is used.
+func TestClientAuthorityIsRenewed(t *testing.T) {
+	t.Parallel()
+	server, first, second, at := newAuthority(t), newAuthority(t), newAuthority(t), newFiles(t)
+	at.write(t, server.leaf(t, "server"))
+	writePEM(t, at.ca, "CERTIFICATE", first.certificate.Raw)
+	log := &journal{}
+	text := fmt.Sprintf("listen: {tls: {cert: '%s', key: '%s', client-ca: '%s', client-cert: require}}\nusers: {device: {}}\nflows: {}", at.cert, at.key, at.ca)
+	r := start(t, nil, func() string { return text }, func(s *serve.Service) {
+		s.Embedded.Users, s.Logger = []config.User{{Name: "device"}}, slog.New(slog.NewTextHandler(log, nil))
+	})
+	// A client would not show a certificate whose authority the listener does not name.
+	with := func(certificate tls.Certificate) *tls.Config {
+		return &tls.Config{RootCAs: server.pool(), GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }}
+	}
+	byFirst, bySecond := with(first.leaf(t, "device")), with(second.leaf(t, "device"))
+	want := func(when string, firstMay, secondMay bool) {
+		t.Helper()
+		for name, client := range map[string]struct {
+			encryption *tls.Config
+			may        bool
+		}{"first": {byFirst, firstMay}, "second": {bySecond, secondMay}} {
+			if err := greeted(t, r.AMQP, client.encryption); (err == nil) != client.may {
+				t.Errorf("%s, AMQP with a certificate of the %s authority: got %v, want it accepted: %v", when, name, err, client.may)
+			}
+			web := &http.Client{Transport: &http.Transport{TLSClientConfig: client.encryption}}
+			for _, address := range []string{r.Management + "/api/whoami", r.HTTP + "/healthz"} {
+				answer, err := web.Get(address)
+				if err == nil {
+					_ = answer.Body.Close()
+				}
+				if (err == nil) != client.may {
+					t.Errorf("%s, %s with a certificate of the %s authority: got %v, want it accepted: %v", when, address, name, err, client.may)
+				}
+			}
+			web.CloseIdleConnections()
+		}
+	}
+	want("at the start", true, false)
+	open, err := rehop.Open(t.Context(), rehop.Config{URL: r.AMQP, TLS: byFirst, External: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close(t.Context())
+	if err := os.WriteFile(at.ca, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want("while the file is damaged", true, false)
+	if !strings.Contains(log.String(), "the renewed certificate cannot be used; the previous one stays") || !strings.Contains(log.String(), at.ca) {
+		t.Errorf("the log does not have why:\n%s", log)
+	}
+	writePEM(t, at.ca, "CERTIFICATE", second.certificate.Raw)
+	want("with the second authority", false, true)
+	if err := open.Publish(t.Context(), rehop.Message{Key: "nobody"}); !errors.Is(err, rehop.ErrUnroutable) {
+		t.Errorf("got %v from the open connection, want ErrUnroutable", err)
 	}
 }
 

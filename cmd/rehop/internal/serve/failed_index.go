@@ -16,14 +16,12 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/database"
 	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/sqltext"
 	"github.com/rehop/rehop/triage"
 )
 
 // IndexFile is the name of the index of failed messages in the data directory of the embedded broker.
 const IndexFile = "triage.db"
-
-// indexOptions are those of SQLite: writers wait for each other, readers do not wait, and each connection uses little memory.
-const indexOptions = "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=cache_size(-512)"
 
 // failedIndex is the index of failed messages.
 type failedIndex struct {
@@ -42,7 +40,7 @@ const indexRetry = 5 * time.Second
 func newFailedIndex(r *running) *failedIndex {
 	x := &failedIndex{run: r, config: r.file.Triage, wanted: make(chan struct{}, 1)}
 	if e := r.Embedded; e != nil && e.Data != "" && x.config.Database.Dialect == "" && !x.config.Off {
-		source, err := database.Parse("sqlite:" + filepath.Join(e.Data, IndexFile) + "?" + indexOptions)
+		source, err := database.Parse("sqlite:" + filepath.Join(e.Data, IndexFile) + "?" + sqltext.IndexOptions)
 		if err != nil {
 			r.Logger.Error("there is no index of failed messages", "err", err)
 			return x
@@ -108,14 +106,14 @@ func (x *failedIndex) await(ctx context.Context) {
 		if _, err := os.Stat(x.own); err == nil {
 			return
 		}
-		look := time.NewTimer(lookForFailed)
+		check := time.NewTimer(checkFailedEvery)
 		select {
-		case <-look.C:
+		case <-check.C:
 		case <-x.wanted:
-			look.Stop()
+			check.Stop()
 			return
 		case <-ctx.Done():
-			look.Stop()
+			check.Stop()
 			return
 		}
 		a, err := x.run.broker.connect(ctx)
@@ -129,8 +127,8 @@ func (x *failedIndex) await(ctx context.Context) {
 	}
 }
 
-// lookForFailed is how often it is checked whether the first message has failed.
-const lookForFailed = 2 * time.Second
+// checkFailedEvery is how often it is checked whether the first message has failed.
+const checkFailedEvery = 2 * time.Second
 
 // work opens the database, and works until ctx ends.
 func (x *failedIndex) work(ctx context.Context) (err error) {
@@ -140,7 +138,7 @@ func (x *failedIndex) work(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if x.own != "" {
-		db.SetMaxIdleConns(1) // each connection of SQLite has a cache of its own
+		db.SetMaxIdleConns(sqltext.IndexIdle)
 	}
 	store, err := x.open(ctx, db)
 	if err != nil {
@@ -161,5 +159,5 @@ func (x *failedIndex) open(ctx context.Context, db *sql.DB) (*triage.Store, erro
 	if err := migration.Run(ctx, db); err != nil {
 		return nil, err
 	}
-	return triage.Open(ctx, triage.Config{DB: db, Dialect: speaks, Tables: x.config.Tables, RequireDurable: x.config.RequireDurable, Logger: x.run.Logger})
+	return triage.Open(ctx, triage.Config{DB: db, Dialect: speaks, Tables: x.config.Tables, RequireDurable: x.config.RequireDurable})
 }

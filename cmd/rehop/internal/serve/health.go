@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func (r *running) startHTTP(t *telemetry) (end func() error, err error) {
 	}
 	r.report.HTTP, end = r.serve(listener, "the console, health and metrics", handler, encryption)
 	r.reportListener(listener, config.ListenerHTTP, false)
-	r.report.Console.URL = r.report.HTTP + consolePath
+	r.report.Console.URL = cmp.Or(r.file.Console.URL, r.report.HTTP+consolePath)
 	return closers{end, endConsole}.close, nil // event streams end before the server does
 }
 

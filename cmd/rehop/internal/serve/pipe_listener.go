@@ -19,6 +19,9 @@ type pipeListener struct {
 // withinURL is the URL of the management API for this process, whatever the address for others is.
 const withinURL = "http://localhost"
 
+// nowhereURL is what the console writes for the address of a management API that others cannot reach.
+const nowhereURL = "http://HOST:15672"
+
 func newPipeListener() *pipeListener {
 	return &pipeListener{calls: make(chan net.Conn), closed: make(chan struct{})}
 }

@@ -39,6 +39,8 @@ type Service struct {
 	Drain time.Duration
 	// ReloadTimeout is how long a reload waits until the flows that it starts consume. Default: see flow.Runner.
 	ReloadTimeout time.Duration
+	// Guard is called for each flow that runs a program. Default: see flow.Runner.
+	Guard func() (started func(group int) (ended func()))
 	// Env looks up a variable of the environment.
 	Env    func(name string) (value string, set bool)
 	Logger *slog.Logger
@@ -131,7 +133,7 @@ func (s Service) Run(ctx context.Context) (err error) {
 	}
 	r.telemetry = t
 	ends = append(ends, func() error { return r.closeTelemetry(t) })
-	r.runner = &flow.Runner{Connect: r.connect, Observe: t.observe, ObserveOutbox: t.observeOutbox, ReloadTimeout: s.ReloadTimeout, Logger: s.Logger}
+	r.runner = &flow.Runner{Connect: r.connect, Observe: t.observe, ObserveOutbox: t.observeOutbox, ReloadTimeout: s.ReloadTimeout, Guard: s.Guard, Logger: s.Logger}
 	if err := ObserveFlows(t.config.Meters, r.runner.Status); err != nil {
 		return err
 	}
@@ -292,6 +294,7 @@ func (r *running) warnOfRestart(file *config.File) {
 	needs("data", r.file.Data, file.Data)
 	needs("users", r.file.Users, file.Users)
 	needs("triage", r.file.Triage, file.Triage)
+	needs("console", r.file.Console, file.Console)
 	needs("hosts", r.file.Hosts, file.Hosts)
 	needs("limits", r.file.Limits, file.Limits)
 	needs("log", r.file.Log, file.Log)

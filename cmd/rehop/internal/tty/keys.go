@@ -4,8 +4,6 @@ import (
 	"context"
 	"io"
 	"os"
-
-	"golang.org/x/term"
 )
 
 // Break is what a terminal in raw mode sends for ^C.
@@ -16,10 +14,10 @@ const Break = 3
 func Keys(ctx context.Context, in io.Reader) (keys <-chan byte, restore func() error) {
 	nothing := func() error { return nil }
 	file, is := in.(*os.File)
-	if !is || !term.IsTerminal(int(file.Fd())) {
+	if !is || !isTerminal(int(file.Fd())) {
 		return nil, nothing
 	}
-	before, err := term.MakeRaw(int(file.Fd()))
+	restore, err := makeRaw(int(file.Fd()))
 	if err != nil {
 		return nil, nothing
 	}
@@ -38,17 +36,17 @@ func Keys(ctx context.Context, in io.Reader) (keys <-chan byte, restore func() e
 			}
 		}
 	}()
-	return typed, func() error { return term.Restore(int(file.Fd()), before) }
+	return typed, restore
 }
 
 // SizeOf returns the size of the terminal that a stream is connected to. Nil: it is not a terminal.
 func SizeOf(stream io.Writer) func() (width, height int) {
 	file, is := stream.(*os.File)
-	if !is || !term.IsTerminal(int(file.Fd())) {
+	if !is || !isTerminal(int(file.Fd())) {
 		return nil
 	}
 	return func() (int, int) {
-		width, height, err := term.GetSize(int(file.Fd()))
+		width, height, err := sizeOf(int(file.Fd()))
 		if err != nil || width <= 0 || height <= 0 {
 			return 80, 24
 		}

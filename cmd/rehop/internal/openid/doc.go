@@ -1,0 +1,2 @@
+// Package openid logs users of the console in with an OpenID provider.
+package openid

@@ -1,0 +1,2 @@
+// Package openidtest is an OpenID provider for tests.
+package openidtest
