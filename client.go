@@ -102,7 +102,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	host, _ := os.Hostname()
 	c.consuming = consume.Shared{
 		Consume: c.consume, Publish: c.publish, Mover: c.mover, Delays: c.delays, Inside: &c.inside,
-		Logger: config.Logger, Host: host, Backoff: opts.Backoff,
+		Logger: config.Logger, Host: host, Version: config.Version, Backoff: opts.Backoff,
 	}
 	if config.Reports {
 		c.consuming.Reports = consume.NewReports(c.reporter)

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +43,9 @@ type Config struct {
 	Credentials func(ctx context.Context) (user, password string, err error)
 	// Name is shown in the broker's list of connections. Default: program and host name.
 	Name string
+	// Version is the version of your program, as in "v1.4.2", of at most 255 bytes. It is recorded with each failure of a handler, so that you see which
+	// version a failure is of. Default: the version of the main module, or else its revision, if the program was built with one.
+	Version string
 	// Heartbeat is the heartbeat interval, in whole seconds. A connection that stays silent is closed
 	// within three heartbeats. A heartbeat in the URL takes precedence. Default: 10 s.
 	Heartbeat time.Duration
@@ -143,6 +147,10 @@ func (c Config) withDefaults() Config {
 		host, _ := os.Hostname()
 		c.Name = strings.TrimSpace(filepath.Base(os.Args[0]) + " " + host)
 	}
+	if c.Version == "" {
+		info, _ := debug.ReadBuildInfo()
+		c.Version = versionOf(info)
+	}
 	orDefault(&c.Heartbeat, 10*time.Second)
 	orDefault(&c.DialTimeout, 10*time.Second)
 	orDefault(&c.ReconnectMin, 100*time.Millisecond)
@@ -157,6 +165,35 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// maxVersion is how many bytes a version has at most, and revisionSize how many a revision has that stands for one.
+const (
+	maxVersion   = 255
+	revisionSize = 12
+)
+
+// versionOf is the version of a program by what the linker has recorded, or empty.
+func versionOf(info *debug.BuildInfo) string {
+	if info == nil {
+		return ""
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v[:min(len(v), maxVersion)]
+	}
+	revision, changed := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value[:min(len(s.Value), revisionSize)]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "+dirty"
+		}
+	}
+	if revision == "" {
+		return ""
+	}
+	return revision + changed
+}
+
 // validate returns all faults at once.
 func (c Config) validate() error {
 	var faults []error
@@ -168,6 +205,9 @@ func (c Config) validate() error {
 		if err := rabbit.CheckURL(u); err != nil {
 			fault("URL %d %w", i+1, err)
 		}
+	}
+	if len(c.Version) > maxVersion || !utf8.ValidString(c.Version) {
+		fault("Version must be UTF-8 of at most %d bytes", maxVersion)
 	}
 	if c.Heartbeat < time.Second || c.Heartbeat > 65535*time.Second {
 		fault("Heartbeat %v must be from 1 s to 65535 s", c.Heartbeat)

@@ -74,7 +74,7 @@ func TestSubscriptionDefaults(t *testing.T) {
 		t.Errorf("got %v, want nil", err)
 	}
 	if s.Concurrency != 1 || s.Prefetch != 4 || s.Timeout != 5*time.Minute || s.StuckAfter != 30*time.Second || s.CrashLimit != 10 ||
-		s.ProbeMin != time.Second || s.ProbeMax != 30*time.Second || s.Retry.Attempts() != 6 {
+		s.ProbeMin != time.Second || s.ProbeMax != 30*time.Second || s.Retry.MaxAttempts() != 6 {
 		t.Errorf("got %+v, want the defaults that the comments name", s)
 	}
 	for concurrency, want := range map[int]int{1: 4, 2: 4, 3: 6, 16: 32} {

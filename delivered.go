@@ -40,7 +40,7 @@ func (d *deliveries) Open(h *consume.Handling, in consume.Incoming) {
 			CorrelationID: raw.CorrelationId, ReplyTo: raw.ReplyTo, Type: raw.Type, AppID: raw.AppId,
 		},
 		Queue: d.queue, Attempt: past.Attempt + 1,
-		// Programs that share the queue may try a message more often: then this attempt is the last.
+		// A program that shares the queue may have made more attempts than this schedule has: then this attempt is the last.
 		MaxAttempts: max(d.attempts, past.Attempt+1),
 		LastError:   past.Error, FirstFailed: past.FirstFailed, Redelivered: in.Redelivered, Replays: past.Replays,
 		givenID: in.GivenID,

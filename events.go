@@ -28,7 +28,7 @@ func (c *Client) events(s *Subscription, queue string) consume.Events {
 	}
 	if len(c.hooks.held) > 0 {
 		e.Held = func(held consume.Held) {
-			notify(c.hooks.held, HeldEvent{Queue: queue, Owner: held.Owns, Messages: held.Messages, Blocked: held.Blocked, Oldest: held.Oldest, Stalled: held.Stalled})
+			notify(c.hooks.held, HeldEvent{Queue: queue, Owner: held.Owns, Messages: held.Messages, Keys: held.Keys, Blocked: held.Blocked, Oldest: held.Oldest, Stalled: held.Stalled})
 		}
 	}
 	if len(c.hooks.handleStart) > 0 {

@@ -28,13 +28,13 @@ func Example_layout() {
 	defer client.Close(context.Background())
 
 	sneakers := layout.Sneakers{Delay: 200 * time.Millisecond, Retries: 1}
-	mended := make(chan struct{})
+	repaired := make(chan struct{})
 	_, err = client.Subscribe(ctx, rehop.Subscriber{
 		Queue: "invoices", Layout: sneakers,
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			fmt.Printf("%s: attempt %d of %d\n", d.Body, d.Attempt, d.MaxAttempts)
 			if d.Replays > 0 {
-				close(mended)
+				close(repaired)
 				return nil
 			}
 			return errors.New("the printer is out of paper")
@@ -67,7 +67,7 @@ func Example_layout() {
 			break
 		}
 	}
-	<-mended
+	<-repaired
 	// Output:
 	// invoice 1: attempt 1 of 2
 	// invoice 1: attempt 2 of 2

@@ -26,12 +26,12 @@ func Example_replay() {
 	}
 	defer client.Close(context.Background())
 
-	var mended atomic.Bool
+	var repaired atomic.Bool
 	seen := make(chan string, 10)
 	_, err = client.Subscribe(ctx, rehop.Subscriber{
 		Queue: "letters", Exchange: "post", Retry: rehop.NoRetry(),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-			if !mended.Load() {
+			if !repaired.Load() {
 				return errors.New("the printer is out of paper")
 			}
 			seen <- fmt.Sprintf("%s, attempt %d, replayed %d time", d.Key, d.Attempt, d.Replays)
@@ -70,7 +70,7 @@ func Example_replay() {
 		fmt.Printf("%s failed %d time: %s\n", m.Key, m.Attempts, m.Error)
 	}
 
-	mended.Store(true)
+	repaired.Store(true)
 	progress, err := operator.Replay(ctx, "letters", admin.Options{Filter: admin.Filter{Key: "letter.*"}, Rate: 100})
 	fmt.Println(progress.Done, "replayed,", progress.Kept, "kept", err)
 	fmt.Println(<-seen)

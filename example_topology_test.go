@@ -50,6 +50,6 @@ func Example_topology() {
 		fmt.Println(d)
 	}
 	// Output:
-	// differs: queue "letters": x-message-ttl is 3600000, planned is 7200000; use it unchanged (ExistingQueue), or migrate it; until then, declaring it fails
-	// unchecked: all bindings; AMQP alone shows neither bindings nor policies: set the address of the management API (Config.Management or --management)
+	// differs: queue "letters": x-message-ttl is 3600000, planned is 7200000; use it unchanged as an existing queue, or migrate it; until then, declaring it fails
+	// unchecked: all bindings; AMQP alone shows neither bindings nor policies: set the address of the management API
 }

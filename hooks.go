@@ -188,6 +188,7 @@ type HeldEvent struct {
 	Queue    string
 	Owner    bool      // this process handles the messages of the queue
 	Messages int       // that wait in the held queue
+	Keys     int       // of these messages, without those that have none
 	Blocked  int       // keys that wait until a message is replayed or skipped
 	Oldest   time.Time // when the first one of the messages that wait failed first; zero if none has failed
 	// Stalled: MaxHeld messages wait, and all of Prefetch, so that no message is handled until one of them is due.

@@ -158,7 +158,7 @@ func (c *Client) prepare(ctx context.Context, m *Message, p *rabbit.Publishing) 
 
 func (c *Client) checkBody(m *Message) error {
 	if len(m.Body) > c.config.MaxBody {
-		return fmt.Errorf("%w: the body has %d bytes, Config.MaxBody is %d", ErrTooLarge, len(m.Body), c.config.MaxBody)
+		return fmt.Errorf("%w: the body has %d bytes, the maximum of the client is %d", ErrTooLarge, len(m.Body), c.config.MaxBody)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, 
 		return "", "", fmt.Errorf("%w: the key %q of a delayed message without an exchange is the name of a queue, and is not UTF-8", ErrInvalid, m.Key)
 	}
 	if m.Exchange != "" && !c.declares(m.Exchange) {
-		return "", "", fmt.Errorf("%w: a delayed message needs an exchange that rehop declares, so that it is kept if it is unroutable later; list %q in Config.Exchanges", ErrInvalid, m.Exchange)
+		return "", "", fmt.Errorf("%w: a delayed message needs an exchange that rehop declares, so that it is kept if it is unroutable later; list %q in the exchanges of the client (exchanges in rehop.yaml)", ErrInvalid, m.Exchange)
 	}
 	if err := m.publishing(p, true); err != nil {
 		return "", "", err

@@ -43,7 +43,7 @@ func TestRequestsThatCannotBeSent(t *testing.T) {
 			"reply-to":    {within10s(t), rehop.Message{Key: "q", ReplyTo: "mine"}, rehop.ErrInvalid, `"mine"`},
 			"delay":       {within10s(t), rehop.Message{Key: "q", Delay: time.Second}, rehop.ErrInvalid, "delayed"},
 			"at a time":   {within10s(t), rehop.Message{Key: "q", At: time.Now()}, rehop.ErrInvalid, "delayed"},
-			"too large":   {within10s(t), rehop.Message{Key: "q", Body: make([]byte, 11)}, rehop.ErrTooLarge, "MaxBody"},
+			"too large":   {within10s(t), rehop.Message{Key: "q", Body: make([]byte, 11)}, rehop.ErrTooLarge, "the maximum of the client is 10"},
 			"bad header":  {within10s(t), rehop.Message{Key: "q", Headers: map[string]any{"rehop-x": 1}}, rehop.ErrInvalid, "rehop-x"},
 		} {
 			if _, err := client.Request(c.ctx, c.m); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {

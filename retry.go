@@ -14,32 +14,32 @@ import (
 // Schedule is how often a failed message is retried, and after which delays. The zero value is
 // Subscriber.Retry's default.
 type Schedule struct {
-	steps     []time.Duration // the delays of Steps
-	grows     bool            // it is Exponential
-	first     time.Duration   // Exponential: the first delay
-	factor    float64         // Exponential: by how much it grows
-	max       time.Duration   // Exponential: the longest delay
-	attempts  int             // in all
-	jitter    float64
-	immediate int
-	set       bool
-	usual     bool // it is a layout's own
+	steps       []time.Duration // the delays of Steps
+	grows       bool            // it is Exponential
+	first       time.Duration   // Exponential: the first delay
+	factor      float64         // Exponential: by how much it grows
+	max         time.Duration   // Exponential: the longest delay
+	maxAttempts int             // in all
+	jitter      float64
+	immediate   int
+	set         bool
+	usual       bool // it is a layout's own
 }
 
 // Steps waits for each of the delays in turn. When they are used up, the message goes to the failed
 // queue. So there is one attempt more than there are delays. Each distinct delay has a queue of its own
 // on the broker, shared by all subscriptions. A delay is at least 1 ms and at most about 310 days.
 func Steps(delays ...time.Duration) Schedule {
-	return Schedule{steps: slices.Clone(delays), attempts: len(delays) + 1, set: true}
+	return Schedule{steps: slices.Clone(delays), maxAttempts: len(delays) + 1, set: true}
 }
 
 // NoRetry sends a message to the failed queue when its first attempt has failed.
 func NoRetry() Schedule { return Steps() }
 
-// Exponential waits for first, then factor times as long each time, at most max. There are that many
-// attempts in all.
-func Exponential(first time.Duration, factor float64, max time.Duration, attempts int) Schedule {
-	return Schedule{grows: true, first: first, factor: factor, max: max, attempts: attempts, set: true}
+// Exponential waits for first, then factor times as long each time, at most max. There are
+// maxAttempts attempts in all.
+func Exponential(first time.Duration, factor float64, max time.Duration, maxAttempts int) Schedule {
+	return Schedule{grows: true, first: first, factor: factor, max: max, maxAttempts: maxAttempts, set: true}
 }
 
 // WithJitter makes each delay longer by a random part of it, up to fraction (0 to 10), so that messages
@@ -56,8 +56,8 @@ func (s Schedule) WithImmediate(n int) Schedule {
 	return s
 }
 
-// Attempts is how often the handler runs in all, immediate retries aside.
-func (s Schedule) Attempts() int { return s.attempts }
+// MaxAttempts is how often the handler runs in all, immediate retries aside.
+func (s Schedule) MaxAttempts() int { return s.maxAttempts }
 
 func (s Schedule) validate() error {
 	var faults []error
@@ -80,8 +80,8 @@ func (s Schedule) validate() error {
 			fault("Retry: factor %v must be at least 1", s.factor)
 		}
 	}
-	if s.attempts < 1 {
-		fault("Retry: attempts %d must be at least 1", s.attempts)
+	if s.maxAttempts < 1 {
+		fault("Retry: attempts %d must be at least 1", s.maxAttempts)
 	}
 	if s.jitter < 0 || s.jitter > 10 || math.IsNaN(s.jitter) {
 		fault("Retry: jitter %v must be from 0 to 10", s.jitter)
@@ -94,7 +94,7 @@ func (s Schedule) validate() error {
 
 // after is how long a message waits when it has failed n times, and whether it does at all.
 func (s Schedule) after(n int) (time.Duration, bool) {
-	if n >= s.attempts {
+	if n >= s.maxAttempts {
 		return 0, false
 	}
 	d := s.nominal(n)

@@ -45,7 +45,7 @@ func TestSchedules(t *testing.T) {
 		if got := waits(test.schedule); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got waits %v, want %v", name, got, test.want)
 		}
-		if got := test.schedule.Attempts(); got != len(test.want)+1 {
+		if got := test.schedule.MaxAttempts(); got != len(test.want)+1 {
 			t.Errorf("%s: got %d attempts, want %d", name, got, len(test.want)+1)
 		}
 	}
@@ -77,7 +77,7 @@ func TestJitterNeverShortens(t *testing.T) {
 			jittered := s.WithJitter(fraction)
 			spread := make(map[time.Duration]bool)
 			for range 500 {
-				for n := 1; n < s.attempts; n++ {
+				for n := 1; n < s.maxAttempts; n++ {
 					plain, _ := s.after(n)
 					got, again := jittered.after(n)
 					most := min(plain+time.Duration(fraction*float64(plain)), layouts.MaxDelay)
@@ -129,8 +129,8 @@ func TestScheduleIsAValue(t *testing.T) {
 func TestZeroScheduleKeepsItsSettings(t *testing.T) {
 	t.Parallel()
 	got := Subscriber{Retry: Schedule{}.WithImmediate(2).WithJitter(0.2)}.withDefaults(layouts.Native{}).Retry
-	if got.immediate != 2 || got.jitter != 0.2 || got.Attempts() != 6 {
-		t.Errorf("got immediate %d, jitter %v, %d attempts; want 2, 0.2, 6", got.immediate, got.jitter, got.Attempts())
+	if got.immediate != 2 || got.jitter != 0.2 || got.MaxAttempts() != 6 {
+		t.Errorf("got immediate %d, jitter %v, %d attempts; want 2, 0.2, 6", got.immediate, got.jitter, got.MaxAttempts())
 	}
 }
 

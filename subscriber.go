@@ -156,7 +156,7 @@ type Subscriber struct {
 	// of two, at most 64. Each partition is handled by one process, and the processes share them evenly. The queue is the first
 	// partition, and the others are named after it. [Message.OrderKey] decides on the partition: messages with the same one are
 	// in the same partition, those without one are in the first. So OrderBy must not return the same key for messages with
-	// different OrderKeys; OrderBy is usually [OrderKey]. Without an Exchange, publish to the exchange queue + ".split"; what is
+	// different order keys; OrderBy is usually [OrderKey]. Without an Exchange, publish to the exchange queue + ".split"; what is
 	// published to the queue by its name is in the first partition. The number cannot be changed while the queue exists.
 	// Concurrency and Rate are for all partitions of this process, Prefetch and MaxHeld for each. Default: 1.
 	Partitions int
@@ -512,6 +512,7 @@ func (s Subscriber) consumeOptions(queue string, plan topology.Plan) rabbit.Cons
 	}
 	if s.OrderBy != nil {
 		o.Timeout = s.times().Ordered()
+		o.First = s.Queue // the broker may refuse another number of partitions
 	}
 	return o
 }
@@ -541,11 +542,11 @@ func (s Subscriber) settings(forms []consume.Form) []consume.Settings {
 			Timeout: s.Timeout, StuckAfter: s.StuckAfter, StopGrace: s.StopGrace,
 			Batch: s.Batch.settings(), CrashLimit: s.CrashLimit, ProbeMin: s.ProbeMin, ProbeMax: s.ProbeMax,
 			Rate: s.Rate, Burst: s.Burst, Classify: classify,
-			Schedule: consume.Schedule{Attempts: s.Retry.attempts, Immediate: s.Retry.immediate, After: s.Retry.after},
+			Schedule: consume.Schedule{Attempts: s.Retry.maxAttempts, Immediate: s.Retry.immediate, After: s.Retry.after},
 			Layout:   s.layout(), Declared: declared, Forms: forms, Options: s.consumeOptions(spec.Name, forms[0].Plan),
 			Isolates: s.isolates(), LastConsumer: s.AutoDelete,
 			DeadLetters: s.PolicyPriority == 0 && s.layout().DeadLettersToFailed(declared), // a policy may be missing
-			Handler:     &deliveries{handler: handler, batch: s.Batch, queue: spec.Name, attempts: s.Retry.attempts},
+			Handler:     &deliveries{handler: handler, batch: s.Batch, queue: spec.Name, attempts: s.Retry.maxAttempts},
 		}
 	}
 	return all

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/rehop/rehop v0.1.0
+	google.golang.org/protobuf v1.36.12
 	modernc.org/sqlite v1.61.0
 )
 

@@ -11,12 +11,16 @@ import (
 	"github.com/rehop/rehop/internal/conformance/delivery"
 )
 
-// Proxied puts a proxy between the workload and the broker.
+// Proxied puts a proxy between the workload and the broker. Connections to a cluster go to its nodes in turn.
 func (x *Trial) Proxied() *proxy.Proxy {
 	x.T.Helper()
-	u, err := url.Parse(x.Rabbit.URL)
-	x.Must(err)
-	p, err := proxy.New(u.Host)
+	var nodes []string
+	for _, text := range x.Rabbit.URLs {
+		u, err := url.Parse(text)
+		x.Must(err)
+		nodes = append(nodes, u.Host)
+	}
+	p, err := proxy.New(nodes...)
 	x.Must(err)
 	x.T.Cleanup(func() { _ = p.Close() })
 	plain := x.Work.Config

@@ -34,6 +34,7 @@ var (
 	wait        = flag.Duration("wait", 100*time.Millisecond, "how long a failed message waits")
 	only        = flag.String("only", "", "comma-separated libraries to measure; default all")
 	scenarios   = flag.String("scenarios", "publish,topic,consume,ahead,retry", "comma-separated scenarios")
+	judge       = flag.Bool("judge", false, "fail where TestOrdered misses a goal")
 	bare        = flag.Bool("bare", false, "publish without message id and timestamp where the library does not add them itself")
 )
 

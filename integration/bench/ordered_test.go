@@ -48,6 +48,12 @@ func TestOrdered(t *testing.T) {
 		calm, failing, slower = append(calm, c), append(failing, f), append(slower, f/c)
 	}
 	t.Logf("p99 of keys that do not fail, in milliseconds: none fails=%.1f one in a hundred fails=%.1f ratio=%.2f", median(calm), median(failing), median(slower))
+	if share := median(ratios); *judge && share < 0.9 {
+		t.Errorf("an ordered subscription has %.2f of the rate of one without order, want 0.9", share)
+	}
+	if times := median(slower); *judge && times > 2 {
+		t.Errorf("the p99 of keys that do not fail is %.2f times as long when others fail, want at most 2", times)
+	}
 }
 
 func orderKey(d *rehop.Delivery) string { return d.Type }
@@ -55,11 +61,17 @@ func orderKey(d *rehop.Delivery) string { return d.Type }
 // emptied measures how many messages per second are published, and a subscription handles from a full queue.
 func emptied(t *testing.T, client *rehop.Client, queue string, orderBy func(*rehop.Delivery) string, partitions int) (published, emptied float64) {
 	t.Helper()
-	var handled atomic.Int64
+	var (
+		handled atomic.Int64
+		began   time.Time // when the first message was handled: an ordered subscription first reads what waits
+	)
 	done := make(chan struct{})
 	s := rehop.Subscriber{Queue: queue, Concurrency: *concurrency, Prefetch: max(128, 2**concurrency), OrderBy: orderBy, Partitions: partitions,
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
-			if handled.Add(1) == int64(*messages) {
+			switch handled.Add(1) {
+			case 1:
+				began = time.Now()
+			case int64(*messages):
 				close(done)
 			}
 			return nil
@@ -82,8 +94,7 @@ func emptied(t *testing.T, client *rehop.Client, queue string, orderBy func(*reh
 	if err := client.PublishBatch(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	published = float64(*messages) / began.Sub(publishing).Seconds()
+	published = float64(*messages) / time.Since(publishing).Seconds()
 	running, err := client.Subscribe(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)

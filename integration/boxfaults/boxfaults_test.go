@@ -1,15 +1,14 @@
 package boxfaults
 
 import (
-	"math/rand/v2"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/rehop/rehop/integration/kit"
+	"github.com/rehop/rehop/internal/conformance/seeds"
 )
 
 func TestMain(m *testing.M) {
@@ -31,20 +30,6 @@ func long() bool { return os.Getenv("REHOP_FAULTS") == "long" }
 
 // total is the sum of what TestBoxFaults has found, for TestMain to print.
 var total = &ledger{}
-
-// seedOf is the number in REHOP_FAULTS_SEED, or a new one.
-func seedOf(t testing.TB) uint64 {
-	t.Helper()
-	text := os.Getenv("REHOP_FAULTS_SEED")
-	if text == "" {
-		return rand.Uint64() >> 32
-	}
-	seed, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("REHOP_FAULTS_SEED: %v", err)
-	}
-	return seed
-}
 
 // TestBoxFaults has writers, two relays and a consumer with an inbox at work, strikes with one fault after the other, and audits.
 // REHOP_FAULTS=long strikes more often; REHOP_FAULTS_SEED repeats the order of the faults.
@@ -79,8 +64,7 @@ var leisurely = load{Writers: 4, Rest: 40 * time.Millisecond, Workers: 4, BatchS
 
 func (st stage) play(t *testing.T) {
 	t.Helper()
-	seed := seedOf(t)
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	s := newScene(t, st.store(t), st.broker, leisurely, seed)
 	s.useProxy()
 	s.begin()

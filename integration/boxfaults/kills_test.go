@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rehop/rehop/internal/conformance/seeds"
 )
 
 // target is a database that is killed again and again.
@@ -75,7 +77,7 @@ func wantedKills(t testing.TB) int {
 // besiege kills the database until enough kills have struck, or a fault was found. It returns the line for the database.
 func (g target) besiege(t testing.TB, wanted int) (line string) {
 	t.Helper()
-	began, seed := time.Now(), seedOf(t)
+	began, seed := time.Now(), seeds.Of(t)
 	t.Logf("seed %d", seed)
 	s := newScene(t, g.store(t), embeddedBroker, heavy, seed)
 	version := s.store.ask(t, s.db)

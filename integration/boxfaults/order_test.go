@@ -2,6 +2,8 @@ package boxfaults
 
 import (
 	"testing"
+
+	"github.com/rehop/rehop/internal/conformance/seeds"
 )
 
 // inOrder is a load with handlers that fail now and then, and with few keys, so that each message has others of its key before and behind it.
@@ -31,8 +33,7 @@ func TestOrder(t *testing.T) {
 }
 
 func (st stage) playInOrder(t *testing.T) {
-	seed := seedOf(t)
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	s := newScene(t, st.store(t), st.broker, inOrder(), seed)
 	s.useProxy()
 	s.useWire()
@@ -52,7 +53,7 @@ func (st stage) disorder(t *testing.T) {
 	l := inOrder()
 	l.Ordered = false
 	found := &finder{TB: t}
-	s := newScene(t, st.store(t), st.broker, l, seedOf(t))
+	s := newScene(t, st.store(t), st.broker, l, seeds.Of(t))
 	s.begin()
 	for range 20 {
 		s.progress()

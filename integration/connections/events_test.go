@@ -2,6 +2,7 @@ package connections
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -83,6 +84,23 @@ func (e *events) ups(queue string) int { return e.countConsumer(queue, true) }
 
 // downs is how often it ceased to.
 func (e *events) downs(queue string) int { return e.countConsumer(queue, false) }
+
+// downsOf is downs for one who does not hold the lock.
+func (e *events) downsOf(queue string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.downs(queue)
+}
+
+// isUp says whether the last that was reported of a queue's consumer is that it receives messages.
+func (e *events) isUp(queue string) bool {
+	for _, c := range slices.Backward(e.consumers) {
+		if c.Queue == queue {
+			return c.Up
+		}
+	}
+	return false
+}
 
 func (e *events) countConsumer(queue string, up bool) int {
 	n := 0

@@ -66,8 +66,11 @@ func TestQueueDeletedUnderConsumer(t *testing.T) {
 		settle(t, c, e, q, got)
 	}
 	for i := range 3 {
+		downs := e.downsOf("doomed")
 		r.API("DELETE", "/api/queues/"+r.Vhost+"/doomed", nil, nil)
-		e.await(t, "consuming again", func() bool { return e.ups("doomed") == 3+i && e.downs("doomed") == 1+i })
+		// A broker may still know the queue when it ends the consumer: then a declare succeeds, what follows it is
+		// refused, and the subscription is interrupted more than once.
+		e.await(t, "consuming again", func() bool { return e.downs("doomed") > downs && e.isUp("doomed") })
 		kit.Publish(t, c, rehop.Message{Exchange: "order", Key: "doomed", Body: fmt.Append(nil, i)})
 		if d := kit.Receive(t, got, "message"); d.Queue != "doomed" || string(d.Body) != fmt.Sprint(i) {
 			t.Errorf("got %q from queue %q, want %d from doomed", d.Body, d.Queue, i)

@@ -144,7 +144,7 @@ func TestAltered(t *testing.T) {
 		{with(release("3.10.8"), flags, more(flag("a"), flag("b"))), "broker.feature-flag", "broker ", admin.Warning, "RabbitMQ 3.12 starts only if they are enabled, and these are not: a, b"},
 		{with(release("3.13.7"), flags, more(flag("message_containers_deaths_v2"))), "broker.feature-flag", "broker ", admin.Warning, "RabbitMQ 4.0 starts only if they are enabled, and these are not: message_containers_deaths_v2 (without it"},
 		{with(release("4.2.1"), flags, more(flag("khepri_db"))), "broker.feature-flag", "broker ", admin.Warning, "RabbitMQ 4.3 starts only if they are enabled, and these are not: khepri_db (without it"},
-		{alone(used, more(map[string]any{"name": "transient_nonexcl_queues", "deprecation_phase": "permitted_by_default"})), "broker.deprecated-feature", "broker ", admin.Warning, "transient_nonexcl_queues is deprecated, and in use in another virtual host"},
+		{alone(used, more(map[string]any{"name": "transient_nonexcl_queues", "deprecation_phase": "permitted_by_default"})), "broker.deprecated-feature", "broker ", admin.Warning, "transient_nonexcl_queues is deprecated, and in use, by objects that were not found in this virtual host"},
 		{alone(used, more(map[string]any{"name": "amqp_address_v1", "deprecation_phase": "permitted_by_default"})), "broker.deprecated-feature", "broker ", admin.Warning, "amqp_address_v1 is deprecated, and in use"},
 		{alone(nodes, set("", "type", "ram")), "broker.ram-node", "node ", admin.Warning, "RAM"},
 		{alone(nodes, set("", "mem_alarm", true)), "broker.alarm", "node ", admin.Critical, "memory"},
@@ -214,8 +214,11 @@ func TestFewMembers(t *testing.T) {
 }
 
 func TestTimeouts(t *testing.T) {
-	t.Parallel()
-	w := newWard(t, lab.Single(t))
+	lab.EachBroker(t, timeouts)
+}
+
+func timeouts(t *testing.T, r *lab.Rabbit) {
+	w := newWard(t, r)
 	for _, c := range []struct {
 		handler, consumer time.Duration
 		as                admin.Severity // "": not found
@@ -267,7 +270,7 @@ func TestUsers(t *testing.T) {
 func TestDoctorWithoutManagement(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, lab.Embedded(t))
-	if _, err := w.open(w.rabbit.URL, "").Doctor(w.ctx, options()); err == nil || !strings.Contains(err.Error(), "Config.Management") {
+	if _, err := w.open(w.rabbit.URL, "").Doctor(w.ctx, options()); err == nil || !strings.Contains(err.Error(), "its address is not set") {
 		t.Errorf("got %v, want that the management API is needed", err)
 	}
 }

@@ -154,21 +154,21 @@ func TestExpiringAndHeld(t *testing.T) {
 		message := amqp.Publishing{MessageId: "m", DeliveryMode: amqp.Persistent}
 		hour := amqp.Table{"x-expires": int64(time.Hour / time.Millisecond)}
 		w.queue("expiring", hour)
-		w.queue("expiring-ruled", nil)
-		w.policy("short", "^expiring-ruled$", "queues", 1, map[string]any{"expires": int64(time.Hour / time.Millisecond)})
+		w.queue("expiring-by-policy", nil)
+		w.policy("short", "^expiring-by-policy$", "queues", 1, map[string]any{"expires": int64(time.Hour / time.Millisecond)})
 		w.queue("expiring-empty", hour)
 		w.queue("expiring-used", hour)
 		w.queue("hoarded", nil)
 		w.queue("shared", nil)
 		w.put("expiring", message)
-		w.put("expiring-ruled", message)
+		w.put("expiring-by-policy", message)
 		w.put("expiring-used", message)
 		w.put("hoarded", message, message, message)
 		w.put("shared", message, message)
 		w.consume("expiring-used", false, 1, false)
 		w.consume("hoarded", false, 10, false)
 		w.consume("shared", false, 10, false)
-		want := []string{`critical queue.expires queue "expiring"`, `critical queue.expires queue "expiring-ruled"`, `warning queue.unacked queue "hoarded"`}
+		want := []string{`critical queue.expires queue "expiring"`, `critical queue.expires queue "expiring-by-policy"`, `warning queue.unacked queue "hoarded"`}
 		o := options()
 		o.MaxUnacked = 3
 		var got []string

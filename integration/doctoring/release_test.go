@@ -2,6 +2,7 @@ package doctoring
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,8 +104,11 @@ func TestDelayedRetryOfFailedQueue(t *testing.T) {
 
 // How long the broker waits is shown by the API from 4.0 on, and queues can have timeouts of their own.
 func TestTimeoutsOfQueues(t *testing.T) {
-	t.Parallel()
-	w := newWard(t, lab.Single(t))
+	lab.EachBroker(t, timeoutsOfQueues)
+}
+
+func timeoutsOfQueues(t *testing.T, r *lab.Rabbit) {
+	w := newWard(t, r)
 	quorum := amqp.Table{"x-queue-type": "quorum"}
 	w.queue("usual", quorum)
 	w.queue("classic", nil)
@@ -136,17 +140,21 @@ func TestTimeoutsOfQueues(t *testing.T) {
 	})
 }
 
-// Layouts that count in x-death are found by what is on the broker, and by the caller's options.
+// Layouts that count in x-death are found by what is on the broker, and by the caller's options; those that have the broker count, by the options.
 func TestLayoutsThatCountInDeaths(t *testing.T) {
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		w := newWard(t, r)
 		all := map[string]layout.Layout{
-			"plain": layout.Native{}, "shop@orders": layout.PubSub{}, "tiered": layout.Tiers{}, "mail": layout.Sneakers{}, "post": layout.Sneakers{Reject: true},
+			"plain": layout.Native{}, "counted": layout.Sneakers{Reject: true}, "shop@orders": layout.PubSub{}, "tiered": layout.Tiers{}, "mail": layout.Sneakers{}, "post": layout.Sneakers{Reject: true},
 			"lettered": layout.DLX{QueueArgs: map[string]any{"x-queue-mode": nil}}, "letter.main.q": layout.Envelope{},
 		}
 		said := make(map[string]admin.DoctorSubscription)
 		for queue, l := range all {
-			plan, err := rehop.Topology(rehop.Config{}, rehop.Subscriber{Queue: queue, Exchange: "x." + queue, Layout: l})
+			s := rehop.Subscriber{Queue: queue, Exchange: "x." + queue, Layout: l}
+			if queue == "counted" { // whose rejected messages are counted on every release
+				s.QueueType = layout.Quorum
+			}
+			plan, err := rehop.Topology(rehop.Config{}, s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,24 +164,35 @@ func TestLayoutsThatCountInDeaths(t *testing.T) {
 			said[queue] = admin.DoctorSubscription{Layout: l}
 		}
 		ofLayouts := func(o admin.DoctorOptions) []string {
-			return lines(slices.DeleteFunc(w.examine(w.admin, o), func(f admin.Finding) bool { return f.ID != "layout.x-death" }))
+			return lines(slices.DeleteFunc(w.examine(w.admin, o), func(f admin.Finding) bool { return !strings.HasPrefix(f.ID, "layout.") }))
 		}
-		as := "info"
+		as, rejects := "info", "info"
 		if w.atLeast(4, 0) {
 			as = "warning"
 		}
+		if w.atLeast(4, 3) {
+			rejects = "warning"
+		}
 		sure := []string{as + ` layout.x-death queue "shop@orders"`, as + ` layout.x-death queue "tiered"`}
-		want := append(slices.Clone(sure), `info layout.x-death queue "mail"`, `info layout.x-death queue "post"`)
+		want := append(slices.Clone(sure), `info layout.x-death queue "counted"`, `info layout.x-death queue "mail"`, `info layout.x-death queue "post"`)
 		slices.Sort(want)
 		if got := ofLayouts(options()); !slices.Equal(got, want) {
 			t.Errorf("by what is on the broker: got %q, want %q", got, want)
 		}
 		o := options()
 		o.Subscriptions = said
-		want = append(slices.Clone(sure), as+` layout.x-death queue "mail"`)
+		want = append(slices.Clone(sure), as+` layout.x-death queue "mail"`, rejects+` layout.rejections queue "post"`)
 		slices.Sort(want)
 		if got := ofLayouts(o); !slices.Equal(got, want) {
 			t.Errorf("as the caller says: got %q, want %q", got, want)
+		}
+		for _, f := range w.examine(w.admin, o) {
+			if f.ID != "layout.x-death" || f.Object.Name != "mail" {
+				continue
+			}
+			if advises := strings.Contains(f.Fix, "reject: true"); advises == w.atLeast(4, 3) {
+				t.Errorf("it advises to reject messages of a classic queue: %v, and from 4.3 on that does not help: %s", advises, f.Fix)
+			}
 		}
 	})
 }
@@ -206,9 +225,9 @@ func TestRecovered(t *testing.T) {
 	if got, want := ofQueues(), []string{`info queue.recovered queue "rehop.recovered.8"`, `warning queue.recovered queue "rehop.recovered.7"`}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	looked, err := w.admin.Failed(w.ctx, "rehop.recovered.7", 10, admin.Filter{})
-	if err != nil || len(looked) != 1 || looked[0].ID != "m" {
-		t.Errorf("got %v %v, want the message", looked, err)
+	listed, err := w.admin.Failed(w.ctx, "rehop.recovered.7", 10, admin.Filter{})
+	if err != nil || len(listed) != 1 || listed[0].ID != "m" {
+		t.Errorf("got %v %v, want the message", listed, err)
 	}
 	if _, err := w.admin.Replay(w.ctx, "rehop.recovered.7", admin.Options{}); err != nil {
 		t.Fatal(err)

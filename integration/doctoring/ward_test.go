@@ -20,10 +20,10 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// provoked are the ailments that have been found.
+// provoked are the checks of Doctor that have found something.
 var provoked sync.Map
 
-// TestMain sees that each ailment has been found by some test.
+// TestMain checks that each check of Doctor has found something in some test.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	all := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.list").Value.String() == ""

@@ -19,8 +19,8 @@ const (
 	// batch is how many messages may be replayed twice when a replay is killed.
 	batch = 256
 	// kills is how often a replay is killed before one may end.
-	kills    = 3
-	patience = 10 * time.Minute
+	kills   = 3
+	timeout = 10 * time.Minute
 )
 
 // command is a run of rehop.
@@ -89,7 +89,7 @@ func TestReplayKilled(t *testing.T) {
 	for killed := 0; killed < kills; {
 		before := r.Depth(ch, queue)
 		c := start(t, r, "failed", "replay", "--from", from)
-		lab.Eventually(t, patience, "messages are replayed", func() bool {
+		lab.Eventually(t, timeout, "messages are replayed", func() bool {
 			select {
 			case <-c.ended:
 				return true
@@ -110,7 +110,7 @@ func TestReplayKilled(t *testing.T) {
 			continue
 		}
 		killed++
-		lab.Eventually(t, patience, "all messages are in one of both queues", func() bool { return r.Depth(ch, queue)+r.Depth(ch, from) >= messages })
+		lab.Eventually(t, timeout, "all messages are in one of both queues", func() bool { return r.Depth(ch, queue)+r.Depth(ch, from) >= messages })
 	}
 	c := start(t, r, "failed", "replay", "--from", from)
 	if <-c.ended; c.err != nil {

@@ -30,8 +30,10 @@ type fleet struct {
 	content       func(body string) string // what of a body stays unchanged
 	// shares is by what both sides count.
 	shares count
-	// lostFrom is the release from which a count that the broker keeps does not always last: what rehop sends round, because it was given back
-	// before, begins anew.
+	// rejects: the program rejects what fails, so that it gives up by the broker's count, whatever it sees of rehop's failures.
+	rejects bool
+	// lostFrom is the release from which a count that the broker keeps does not always last: rehop sends round what a classic queue shows as
+	// redelivered, and then it begins anew.
 	lostFrom string
 }
 
@@ -133,21 +135,28 @@ func fleets() []fleet {
 			settings:      map[string]any{"queue": "orders", "delay": wait, "form": "document"},
 			subscriptions: []rehop.Subscriber{subscription(sneakers, "orders", "sneakers")},
 			exchange:      "sneakers", key: "orders",
-			programTries: 6, rehopTries: 6, reason: toFail, loses: losses{atReplay: theHeaders}, content: asItIs,
+			programTries: 6, rehopTries: 6, reason: toFail, rejects: true, loses: losses{atReplay: theHeaders}, content: asItIs,
 		},
 		{
 			name: "sneakers that rejects", library: lab.Bunny, program: "sneakers.rb",
 			settings:      map[string]any{"queue": "orders", "delay": wait, "form": "retry_info"},
 			subscriptions: []rehop.Subscriber{subscription(rejecting, "orders", "sneakers")},
 			exchange:      "sneakers", key: "orders",
-			programTries: 6, rehopTries: 6, reason: toFail, loses: losses{atReplay: theHeaders}, content: asItIs, shares: byBroker, lostFrom: "4.3",
+			programTries: 6, rehopTries: 6, reason: toFail, rejects: true, loses: losses{atReplay: theHeaders}, content: asItIs, shares: byBroker, lostFrom: "4.3",
 		},
 		{
 			name: "kicks with quorum queues", library: lab.Bunny, program: "sneakers.rb",
 			settings:      map[string]any{"queue": "orders", "delay": wait, "form": "retry_info", "type": "quorum", "inherits": true},
 			subscriptions: []rehop.Subscriber{{Layout: rejecting, Queue: "orders", Exchange: "sneakers", QueueType: layout.Quorum}},
 			quorum:        true, exchange: "sneakers", key: "orders",
-			programTries: 6, rehopTries: 6, reason: toFail, loses: losses{atReplay: theHeaders}, content: asItIs, shares: byBroker, lostFrom: "4.3",
+			programTries: 6, rehopTries: 6, reason: toFail, rejects: true, loses: losses{atReplay: theHeaders}, content: asItIs, shares: byBroker,
+		},
+		{
+			name: "sneakers with a quorum queue", library: lab.Bunny, program: "sneakers.rb",
+			settings:      map[string]any{"queue": "orders", "delay": wait, "form": "retry_info", "type": "quorum"},
+			subscriptions: []rehop.Subscriber{{Layout: layout.Sneakers{Delay: delay, Reject: true, RetryArgs: map[string]any{}}, Queue: "orders", Exchange: "sneakers", QueueType: layout.Quorum}},
+			quorum:        true, exchange: "sneakers", key: "orders",
+			programTries: 6, rehopTries: 6, reason: toFail, rejects: true, loses: losses{atReplay: theHeaders}, content: asItIs, shares: byBroker,
 		},
 		{
 			name: "envelope", library: lab.Pika, program: "envelope.py",

@@ -12,8 +12,11 @@ func (m *meeting) play() {
 	m.declare()
 	v := m.rabbit.Version()
 	if m.fleet.shares == byClients && v >= "4" || m.fleet.lostFrom != "" && v >= m.fleet.lostFrom {
-		// Neither side sees how often the other has failed a message, and a program that counts so alone never gives up.
+		// Neither side sees how often the other has failed a message, and a program that does not reject never gives up.
 		m.handOver()
+		if m.fleet.rejects {
+			m.giveUp()
+		}
 		m.wantBalance()
 		return
 	}
@@ -69,6 +72,36 @@ func (m *meeting) handOver() {
 			m.want(by, m.take(by, 1, true)[0], 0, handled)
 		}
 	}
+}
+
+// giveUp has the program alone give up a message that rehop has published, looks for, replays and handles.
+func (m *meeting) giveUp() {
+	program, rehop := m.first, m.second
+	if program.isRehop() {
+		program, rehop = rehop, program
+	}
+	message := m.publish(rehop, order{Fails: always})[0]
+	for i, d := range m.take(program, m.fleet.programTries, false) {
+		want := retried
+		if i+1 == m.fleet.programTries {
+			want = failed
+		}
+		m.want(program, d, i, want)
+	}
+	m.wantResting(1)
+	found := rehop.failed()
+	if len(found) != 1 {
+		m.t.Fatalf("messages that rehop finds at rest: got %d, want 1", len(found))
+	}
+	if found[0].Reason != m.fleet.reason {
+		m.t.Errorf("reason that rehop finds: got %q, want %q", found[0].Reason, m.fleet.reason)
+	}
+	m.wantContent(rehop, found[0], message, m.fleet.loses.atRest)
+	m.replay(rehop, 1)
+	d := m.take(program, 1, true)[0]
+	m.want(program, d, 0, handled)
+	m.wantContent(program, d.message, message, m.fleet.loses.atRest)
+	m.wantResting(0)
 }
 
 // pass has the first side fail a message that the second one then handles, and which must know how often it has failed.

@@ -3,6 +3,7 @@ package kit
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -72,7 +73,14 @@ func Take(t testing.TB, ch *amqp.Channel, queue string) amqp.Delivery {
 // TakeAll removes what is in a queue now.
 func TakeAll(t testing.TB, ch *amqp.Channel, queue string) []amqp.Delivery {
 	t.Helper()
+	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if err != nil {
+		t.Fatalf("look at queue %q: %v", queue, err)
+	}
 	var all []amqp.Delivery
+	if q.Messages >= manyMessages {
+		all = consume(t, ch, queue, q.Messages)
+	}
 	for {
 		d, ok, err := ch.Get(queue, true)
 		if err != nil {
@@ -83,6 +91,54 @@ func TakeAll(t testing.TB, ch *amqp.Channel, queue string) []amqp.Delivery {
 		}
 		all = append(all, d)
 	}
+}
+
+// manyMessages are read by a consumer. Fewer are read one by one, which needs no consumer that others could see.
+const manyMessages = 1000
+
+// consume removes the first n messages of a queue.
+func consume(t testing.TB, ch *amqp.Channel, queue string, n int) []amqp.Delivery {
+	t.Helper()
+	const prefetch = 1000
+	if err := ch.Qos(prefetch, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := ch.Consume(queue, "take-all", false, false, false, false, nil)
+	if err != nil {
+		t.Fatalf("consume from %q: %v", queue, err)
+	}
+	late := time.NewTimer(Limit)
+	defer late.Stop()
+	all := make([]amqp.Delivery, 0, n)
+	take := func(d amqp.Delivery) {
+		if all = append(all, d); len(all)%(prefetch/2) == 0 || len(all) >= n {
+			if err := d.Ack(true); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for len(all) < n {
+		select {
+		case d, ok := <-deliveries:
+			if !ok {
+				t.Fatalf("queue %q: the consumer ended after %d of %d messages", queue, len(all), n)
+			}
+			take(d)
+			late.Reset(Limit)
+		case <-late.C:
+			t.Fatalf("queue %q: no message after %d of %d", queue, len(all), n)
+		}
+	}
+	if err := ch.Cancel("take-all", false); err != nil {
+		t.Fatal(err)
+	}
+	for d := range deliveries { // that arrived meanwhile
+		take(d)
+	}
+	if err := ch.Qos(0, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // Failure is what the headers of a failed message contain.

@@ -42,6 +42,19 @@ func ClusterAloneOf(t testing.TB, release string) *Rabbit {
 	return r
 }
 
+// Apart is a fresh virtual host on three nodes that only this test uses, each in a network namespace of its own: Services("isolate", node) takes
+// its link down, and "reconnect" up again. It needs root and the program ip.
+func Apart(t testing.TB) *Rabbit {
+	t.Helper()
+	if sharesServers() {
+		Lack(t, "the given servers have no networks that a test can break")
+	}
+	dir, env := alone(t, "", "apart")
+	r := fresh(t, strings.Split(env["REHOP_APART_URLS"], ","), strings.Split(env["REHOP_APART_MANAGEMENT"], ","), []string{"a1", "a2", "a3"})
+	r.dir = dir
+	return r
+}
+
 func nodeAlone(t testing.TB, release, service, node string) *Rabbit {
 	t.Helper()
 	dir, env := alone(t, release, service)
@@ -51,23 +64,25 @@ func nodeAlone(t testing.TB, release, service, node string) *Rabbit {
 }
 
 // PostgresServer is a PostgreSQL with PgBouncer in front of it.
-type PostgresServer struct{ url, bouncer string }
+type PostgresServer struct{ url, bouncer, dir string }
 
 // PostgresAlone is a server that only this test uses, for tests that would notice what others do. It is stopped and removed with the test. Where
 // REHOP_FAULTS_SERVICES=given, it is the shared one.
 func PostgresAlone(t testing.TB) *PostgresServer {
 	t.Helper()
 	if sharesServers() {
-		return &PostgresServer{Setting(t, "REHOP_POSTGRES_URL"), Setting(t, "REHOP_PGBOUNCER_URL")}
+		return &PostgresServer{Setting(t, "REHOP_POSTGRES_URL"), Setting(t, "REHOP_PGBOUNCER_URL"), ""}
 	}
-	_, env := alone(t, "", "postgres", "pgbouncer")
-	return &PostgresServer{env["REHOP_POSTGRES_URL"], env["REHOP_PGBOUNCER_URL"]}
+	dir, env := alone(t, "", "postgres", "pgbouncer")
+	return &PostgresServer{env["REHOP_POSTGRES_URL"], env["REHOP_PGBOUNCER_URL"], dir}
 }
 
-// Postgres is a database on the server. It cannot be killed.
+// Postgres is a database on the server.
 func (s *PostgresServer) Postgres(t testing.TB) *Database {
 	t.Helper()
-	return postgres(t, s.url, "")
+	d := postgres(t, s.url, "pg")
+	d.dir = s.dir
+	return d
 }
 
 // PgBouncer is one that is reached through PgBouncer; see the function of that name.

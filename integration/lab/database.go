@@ -21,6 +21,7 @@ type Database struct {
 	Driver string // for sql.Open
 	Source string // for sql.Open; for PostgreSQL it is a URL
 	Node   string // for scripts/services
+	dir    string // the state directory of its server; empty: the default one
 
 	// Direct is the same database without PgBouncer in between; nil for all but those of PgBouncer.
 	Direct *Database
@@ -75,10 +76,18 @@ func (d *Database) Through(t testing.TB, address string) string {
 }
 
 // Kill kills the database's server at once.
-func (d *Database) Kill() error { return services("kill", d.Node) }
+func (d *Database) Kill() error { return d.services("kill") }
 
 // Start starts the server, and returns when it serves.
-func (d *Database) Start() error { return services("start", d.Node) }
+func (d *Database) Start() error { return d.services("start") }
+
+func (d *Database) services(command string) error {
+	if d.dir == "" {
+		return services(command, d.Node)
+	}
+	_, err := run(d.dir, command, d.Node)
+	return err
+}
 
 // Postgres is a database on PostgreSQL. Those of tests that have ended are used again: making one takes longer than most tests.
 func Postgres(t testing.TB) *Database {

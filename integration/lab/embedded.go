@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,21 +29,28 @@ func EachBroker(t *testing.T, test func(t *testing.T, r *Rabbit)) {
 	}
 }
 
-// Release is that of the real broker, for embedded ones that are compared with it; without a real one that of Debian 12.
-func Release() broker.Compat {
-	var major, minor int
-	if _, err := fmt.Sscanf(environment()["REHOP_RABBITMQ_VERSION"], "%d.%d", &major, &minor); err != nil {
-		return broker.RabbitMQ310
+// Release is that of the real broker, for embedded ones that are compared with it; without a real one the default.
+func Release() broker.Compat { return compatOf(environment()["REHOP_RABBITMQ_VERSION"]) }
+
+// compatOf is the release whose rules a version of RabbitMQ has: the newest one that is not newer.
+func compatOf(version string) broker.Compat {
+	have, err := numbers(version)
+	if err != nil {
+		return broker.DefaultCompat
 	}
-	switch {
-	case major >= 4 && minor >= 3:
-		return broker.RabbitMQ43
-	case major >= 4:
-		return broker.RabbitMQ40
-	case minor >= 13:
-		return broker.RabbitMQ313
+	for _, c := range []broker.Compat{broker.RabbitMQ43, broker.RabbitMQ40, broker.RabbitMQ313} {
+		if since, err := numbers(c.String()); err == nil && slices.Compare(have, since) >= 0 {
+			return c
+		}
 	}
 	return broker.RabbitMQ310
+}
+
+// numbers are the first two of a version.
+func numbers(version string) ([]int, error) {
+	var major, minor int
+	_, err := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return []int{major, minor}, err
 }
 
 // Embedded is a fresh virtual host on an embedded broker that only the test uses, with its management API.

@@ -98,7 +98,7 @@ func ofServers(name string) bool {
 		return true
 	}
 	// Not REHOP_RABBITMQ, which sets what release to start.
-	for _, prefix := range []string{"REHOP_RABBITMQ_", "REHOP_CLUSTER_", "REHOP_POSTGRES_", "REHOP_PGBOUNCER_", "REHOP_MARIADB_", "REHOP_MYSQL_"} {
+	for _, prefix := range []string{"REHOP_RABBITMQ_", "REHOP_CLUSTER_", "REHOP_APART_", "REHOP_POSTGRES_", "REHOP_PGBOUNCER_", "REHOP_MARIADB_", "REHOP_MYSQL_"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}

@@ -1,20 +1,19 @@
 package layouts
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/rehop/rehop/integration/audit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/internal/conformance/delivery"
+	"github.com/rehop/rehop/internal/conformance/seeds"
 )
 
 // TestAudit runs the workload of the delivery suite in every layout, cuts its connections at the worst moments,
 // and balances the books. Kills of the broker and of processes are in package faults.
 func TestAudit(t *testing.T) {
-	seed := rand.Uint64() >> 32
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	for _, script := range delivery.Layouts(seed) {
 		t.Run(script.Name, func(t *testing.T) {
 			t.Parallel()

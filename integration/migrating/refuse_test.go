@@ -271,7 +271,7 @@ func TestMigrateBadInput(t *testing.T) {
 		}
 		defer plain.Close()
 		_, err = plain.Migrate(s.ctx, p, "orders", admin.MigrateOptions{})
-		wantError(t, err, admin.ErrNoManagement, "Config.Management")
+		wantError(t, err, admin.ErrNoManagement, "its address is not set")
 		kit.Queue(t, s.ch, "gone", amqp.Table{"x-dead-letter-exchange": "old"})
 		astray := plan(t, rehop.Subscriber{Queue: "gone", QueueArgs: map[string]any{"x-dead-letter-exchange": "elsewhere"}})
 		_, err = s.admin.Migrate(s.ctx, astray, "gone", admin.MigrateOptions{})

@@ -49,7 +49,7 @@ type database struct {
 	*lab.Database
 	speaks dialect.Dialect
 	box    outbox.Box
-	look   *sql.DB // sees what is committed
+	check  *sql.DB // sees what is committed
 }
 
 // order is a row of the table orders, for the libraries that map rows to structs.
@@ -95,11 +95,11 @@ func libraries() []library {
 func runAll(t *testing.T, d *lab.Database, speaks dialect.Dialect, schema string) {
 	t.Helper()
 	ctx := kit.Context(t)
-	shared := database{Database: d, speaks: speaks, box: outbox.New(speaks), look: d.Open(t)}
-	if err := speaks.Migrate(ctx, shared.look); err != nil {
+	shared := database{Database: d, speaks: speaks, box: outbox.New(speaks), check: d.Open(t)}
+	if err := speaks.Migrate(ctx, shared.check); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shared.look.ExecContext(ctx, schema); err != nil {
+	if _, err := shared.check.ExecContext(ctx, schema); err != nil {
 		t.Fatalf("create table orders: %v", err)
 	}
 	for _, l := range libraries() {
@@ -350,7 +350,7 @@ func (d database) wantMessages(t *testing.T, id, key string, want int) {
 func (d database) wantCount(t *testing.T, what string, want int, query string, args ...any) {
 	t.Helper()
 	var got int
-	if err := d.look.QueryRowContext(kit.Context(t), d.speaks.Bind(query), args...).Scan(&got); err != nil {
+	if err := d.check.QueryRowContext(kit.Context(t), d.speaks.Bind(query), args...).Scan(&got); err != nil {
 		t.Fatalf("count %s: %v", what, err)
 	}
 	if got != want {

@@ -46,7 +46,7 @@ func openSqlx(_ testing.TB, d database, pool *sql.DB) *shop {
 		adopt: func(ctx context.Context, do work) error {
 			tx := &sqlx.Tx{Tx: inbox.Tx(ctx), Mapper: db.Mapper}
 			return do(tx, func(ctx context.Context, name string) error {
-				// tx does not know its driver, so that its own NamedExec would write ? for each argument, also for PostgreSQL.
+				// tx does not know its driver, and would write ? for each argument, also for PostgreSQL.
 				query, args, err := db.BindNamed("INSERT INTO orders (name) VALUES (:name)", order{Name: name})
 				if err != nil {
 					return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -43,9 +44,9 @@ type Trap struct {
 	Sprung func()
 }
 
-// Proxy hands on connections to one server.
+// Proxy hands on connections to a server, or in turn to several.
 type Proxy struct {
-	target   string
+	targets  []string
 	listener net.Listener
 	dial     net.Dialer
 	ctx      context.Context
@@ -62,14 +63,14 @@ type Proxy struct {
 	thawed   chan struct{} // closed at the next thaw
 }
 
-// New listens on a free port of the loopback interface for connections to target.
-func New(target string) (*Proxy, error) {
+// New listens on a free port of the loopback interface for connections to targets, of which each connection gets the next.
+func New(targets ...string) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("proxy for %s: %w", target, err)
+		return nil, fmt.Errorf("proxy for %s: %w", strings.Join(targets, ", "), err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Proxy{target: target, listener: listener, ctx: ctx, cancel: cancel, pairs: make(map[*pair]struct{}), stranded: make(map[*pair]bool), thawed: make(chan struct{})}
+	p := &Proxy{targets: targets, listener: listener, ctx: ctx, cancel: cancel, pairs: make(map[*pair]struct{}), stranded: make(map[*pair]bool), thawed: make(chan struct{})}
 	p.running.Go(p.accept)
 	return p, nil
 }
@@ -190,12 +191,12 @@ func (p *Proxy) accept() {
 			plan = p.plan(n)
 		}
 		p.mu.Unlock()
-		p.running.Go(func() { p.serve(conn.(*net.TCPConn), plan) })
+		p.running.Go(func() { p.serve(conn.(*net.TCPConn), p.targets[n%len(p.targets)], plan) })
 	}
 }
 
-func (p *Proxy) serve(client *net.TCPConn, plan Plan) {
-	conn, err := p.dial.DialContext(p.ctx, "tcp", p.target)
+func (p *Proxy) serve(client *net.TCPConn, target string, plan Plan) {
+	conn, err := p.dial.DialContext(p.ctx, "tcp", target)
 	if err != nil {
 		reset(client) // as if the server itself had refused
 		return

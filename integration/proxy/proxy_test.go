@@ -320,3 +320,29 @@ func TestTrapHolds(t *testing.T) {
 		t.Errorf("cuts: got %d, want 0", n)
 	}
 }
+
+func TestConnectionsGoToServersInTurn(t *testing.T) {
+	first, _ := server(t, func(conn net.Conn, _ io.Writer) { _, _ = conn.Write([]byte("1")) })
+	second, _ := server(t, func(conn net.Conn, _ io.Writer) { _, _ = conn.Write([]byte("2")) })
+	p, err := New(first, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var answers []byte
+	for range 4 {
+		conn, err := net.Dial("tcp", p.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+		answers = append(answers, answer...)
+	}
+	if string(answers) != "1212" {
+		t.Errorf("connections were answered by the servers %s, want 1212", answers)
+	}
+}

@@ -405,7 +405,7 @@ func (tr *transcript) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data 
 
 func (tr *transcript) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// transactions counts those that were begun, and returns what was sent first in those that did not begin with a statement.
+// transactions counts those that were begun, and returns what was sent first in those that did not begin with a text.
 func (tr *transcript) transactions(first string) (begun int, otherwise []string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -413,7 +413,7 @@ func (tr *transcript) transactions(first string) (begun int, otherwise []string)
 		for i, statement := range said[:max(len(said)-1, 0)] {
 			if strings.HasPrefix(strings.ToLower(statement), "begin") {
 				begun++
-				if said[i+1] != first {
+				if !strings.HasPrefix(said[i+1], first) {
 					otherwise = append(otherwise, said[i+1])
 				}
 			}

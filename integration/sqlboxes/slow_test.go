@@ -46,7 +46,7 @@ func TestReadingLongerThanLease(t *testing.T) {
 			}
 			const tries = 5
 			for i := range tries {
-				err := slowLook{t, &changed, db, s.dialect, shortLease << i}.try()
+				err := slowRelay{t, &changed, db, s.dialect, shortLease << i}.try()
 				if err == nil {
 					return
 				}
@@ -62,8 +62,8 @@ func TestReadingLongerThanLease(t *testing.T) {
 // errStandstill means that the test's relay had no chance to renew its leases.
 var errStandstill = errors.New("the machine stood still for longer than a lease")
 
-// slowLook is a relay whose look at the messages takes longer than its leases.
-type slowLook struct {
+// slowRelay is a relay whose look at the messages takes longer than its leases.
+type slowRelay struct {
 	t        testing.TB
 	database *lab.Database
 	direct   *sql.DB
@@ -75,7 +75,7 @@ type slowLook struct {
 const shortLease = 4 * time.Second
 
 // try has one message published.
-func (s slowLook) try() error {
+func (s slowRelay) try() error {
 	s.t.Helper()
 	ctx := kit.Context(s.t)
 	p, err := proxy.New(s.database.Address(s.t))
@@ -129,7 +129,7 @@ func (s slowLook) try() error {
 }
 
 // awaitEnd waits until the leases have ended that the relay has now, if it does not renew them.
-func (s slowLook) awaitEnd(ctx context.Context) error {
+func (s slowRelay) awaitEnd(ctx context.Context) error {
 	var end int64
 	if err := s.direct.QueryRowContext(ctx, "SELECT MAX(expires) FROM rehop_outbox_lease").Scan(&end); err != nil {
 		return err

@@ -96,6 +96,35 @@ func (d *server) vanishOnce(text string) (held <-chan struct{}) {
 	return told
 }
 
+// Connections break when a relay that was stopped gives its leases back on them. It does so on another one.
+func TestStopOnBrokenConnections(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, d *server) {
+		broke := make(chan struct{}, 100)
+		var broken atomic.Bool
+		d.proxy.SetPlan(func(int) proxy.Plan {
+			if broken.Load() {
+				return proxy.Plan{}
+			}
+			return proxy.Plan{Trap: proxy.Trap{Text: "owner = '', term", Sprung: func() { broken.Store(true); broke <- struct{}{} }}}
+		})
+		client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
+		leases := make(leaseHook, 1000)
+		// It tries for as long as its leases last.
+		stop := d.relay(t, outbox.Relay{Client: client, DB: d.through(t), Lease: time.Hour, Hooks: []outbox.Hooks{{OnLease: leases.OnLease}}})
+		leases.await(t, "gained", func(l outbox.Lease) bool { return l.Gained })
+		stop()
+		kit.Receive(t, broke, "broken connection")
+		var kept, relays int
+		if err := d.direct.QueryRowContext(kit.Context(t), "SELECT COUNT(*), (SELECT COUNT(*) FROM rehop_outbox_relay) FROM rehop_outbox_lease WHERE owner <> ''").Scan(&kept, &relays); err != nil {
+			t.Fatal(err)
+		}
+		if kept > 0 || relays > 0 {
+			t.Errorf("got %d leases that were not given back, and %d relays that did not sign off; want none", kept, relays)
+		}
+	})
+}
+
 // A connection dies without a word when it carries the COMMIT of PublishNow. The caller has the answer when its context ends.
 func TestPublishNowVanished(t *testing.T) {
 	t.Parallel()

@@ -143,9 +143,11 @@ func TestStuckHandlerIsReplaced(t *testing.T) {
 				t.Errorf("result: got %s, attempt %d; want done, 2", got.Outcome, got.Delivery.Attempt)
 			}
 			close(release)
-			s = kit.Receive(t, rec.Stuck, "report of the late return")
-			if !s.Returned || s.MessageID != "0" {
-				t.Errorf("second report: got %+v, want returned", s)
+			for s.Returned = false; !s.Returned; { // on a slow machine others are reported, too
+				s = kit.Receive(t, rec.Stuck, "report of the late return")
+			}
+			if s.MessageID != "0" {
+				t.Errorf("second report: got %+v, want that of message 0", s)
 			}
 			// The late answer changes nothing, and there is still one slot.
 			more := kit.Numbered("q", 6)[1:]

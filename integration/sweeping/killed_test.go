@@ -28,7 +28,7 @@ func TestReplayKilled(t *testing.T) {
 		c := s.command("failed", "replay", queue)
 		before := s.depth(queue)
 		c.start(t)
-		lab.Eventually(t, patience, "messages are replayed", func() bool {
+		lab.Eventually(t, timeout, "messages are replayed", func() bool {
 			select {
 			case <-c.ended:
 				return true
@@ -49,7 +49,7 @@ func TestReplayKilled(t *testing.T) {
 		killed++
 		s.released()
 		both := 0
-		lab.Eventually(t, patience, "all messages are in one of both queues", func() bool {
+		lab.Eventually(t, timeout, "all messages are in one of both queues", func() bool {
 			both = s.depth(queue) + s.depth(failed)
 			return both >= *messages
 		})
@@ -107,28 +107,41 @@ func TestExportKilled(t *testing.T) {
 	}
 }
 
-// A discard that is killed continues when it is run again.
+// A discard that is killed continues when it is run again. It has discarded no message that it was not to discard.
 func TestDiscardKilled(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	for killed := false; !killed; {
 		s.fill(*messages)
-		c := s.command("failed", "discard", queue, "--yes")
+		c := s.command("failed", "discard", queue, "--header", "odd=yes", "--yes")
 		c.start(t)
-		lab.Eventually(t, patience, "messages are read", func() bool { return s.depth(failed) < *messages })
+		lab.Eventually(t, timeout, "messages are read", func() bool { return s.depth(failed) < *messages })
 		if killed = c.kill(); !killed {
 			if c.err != nil {
 				t.Fatalf("the discard ended with %v\n%s", c.err, c.errs.String())
 			}
 			t.Log("a discard ended before it was killed; all fail once more")
+			s.purge(failed)
 		}
 	}
 	s.released()
 	// The broker may take a while to have everything back.
-	lab.Eventually(t, patience, "nothing is left", func() bool {
-		s.command("failed", "discard", queue, "--yes").run(t)
-		return s.depth(failed) == 0
+	lab.Eventually(t, 5*time.Minute, "the others are left", func() bool {
+		s.command("failed", "discard", queue, "--header", "odd=yes", "--yes").run(t)
+		return s.depth(failed) == *messages/2
 	})
+	seen := make(map[string]int)
+	for _, id := range s.drain(failed) {
+		seen[id]++
+	}
+	for i := range *messages {
+		if got, want := seen[strconv.Itoa(i)], 1-i%2; got != want {
+			t.Fatalf("message %d is in the failed queue %d times, want %d", i, got, want)
+		}
+	}
+	if len(seen) != *messages/2 {
+		t.Errorf("got %d different messages, want %d", len(seen), *messages/2)
+	}
 }
 
 // released waits until the broker has taken back what a killed process held.

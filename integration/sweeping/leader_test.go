@@ -34,7 +34,7 @@ func TestLeaderDoesNotAnswer(t *testing.T) {
 		defer close(done)
 		list, err = s.admin.Failed(s.ctx, queue, 10, admin.Filter{})
 	}()
-	lab.Eventually(t, patience, "the list has begun", func() bool {
+	lab.Eventually(t, timeout, "the list has begun", func() bool {
 		_, err := s.rabbit.Channel().QueueDeclarePassive(layouts.LockQueue(failed), true, false, false, false, nil)
 		var refused *amqp.Error
 		return errors.As(err, &refused) && refused.Code == amqp.ResourceLocked

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,7 +25,7 @@ const (
 	bodySize = 256
 	// publishers publish at once, each batches of this size.
 	publishers, publishedAtOnce = 8, 250
-	patience                    = 20 * time.Minute
+	timeout                     = 20 * time.Minute
 )
 
 var failed = layouts.FailedQueue(queue)
@@ -47,7 +48,7 @@ func newScene(t *testing.T) *scene {
 
 func sceneOn(t *testing.T, r *lab.Rabbit) *scene {
 	t.Helper()
-	s := &scene{t: t, ctx: kit.Timeout(t, patience), rabbit: r, client: kit.Open(t, rehop.Config{URL: r.URL}), ch: r.Channel()}
+	s := &scene{t: t, ctx: kit.Timeout(t, timeout), rabbit: r, client: kit.Open(t, rehop.Config{URL: r.URL}), ch: r.Channel()}
 	a, err := admin.Open(s.ctx, admin.Config{URL: r.URL})
 	if err != nil {
 		t.Fatal(err)
@@ -90,16 +91,23 @@ func (s *scene) publish(n int) (int, error) {
 	return int(confirmed.Load()), errors.Join(faults...)
 }
 
-// fill puts messages into the failed queue, with the ids 0, 1, 2 and so on, as if they had failed.
+// fill puts messages into the failed queue, with the ids 0, 1, 2 and so on, as if they had failed. Those with odd ids have the header
+// odd.
 func (s *scene) fill(n int) {
 	s.t.Helper()
 	ch := s.rabbit.Channel()
 	if err := ch.Confirm(false); err != nil {
 		s.t.Fatal(err)
 	}
+	odd := maps.Clone(s.sample.Headers)
+	odd["odd"] = "yes"
 	for i := range n {
+		headers := s.sample.Headers
+		if i%2 == 1 {
+			headers = odd
+		}
 		confirm, err := ch.PublishWithDeferredConfirmWithContext(s.ctx, "", failed, true, false, amqp.Publishing{
-			MessageId: fmt.Sprint(i), Headers: s.sample.Headers, Body: s.sample.Body, DeliveryMode: amqp.Persistent, Timestamp: s.sample.Timestamp,
+			MessageId: fmt.Sprint(i), Headers: headers, Body: s.sample.Body, DeliveryMode: amqp.Persistent, Timestamp: s.sample.Timestamp,
 		})
 		if err != nil {
 			s.t.Fatal(err)

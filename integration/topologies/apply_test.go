@@ -84,7 +84,7 @@ func TestDryRunSaysWhatIsDone(t *testing.T) {
 
 // A subscription whose queue is ruled by a policy declares it without the arguments; the policy's settings apply, and can be changed while the queue is
 // in use.
-func TestQueueRuledByPolicy(t *testing.T) {
+func TestQueueSetByPolicy(t *testing.T) {
 	each(t, func(d *desk) {
 		s := rehop.Subscriber{Queue: "q", Exchange: "order", PolicyPriority: 7, MaxLength: 100, Overflow: "reject-publish", Retry: rehop.NoRetry(),
 			Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("no") })}

@@ -83,9 +83,9 @@ func TestPoliciesDoWhatArgumentsDid(t *testing.T) {
 			},
 			Bindings: []topology.Binding{{Source: "lost", Destination: "lost"}, {Source: "dead", Destination: "dead", Key: "k"}},
 		}
-		arguments, ruled := p, p.ByPolicy(5)
-		d.apply(d.admin, ruled)
-		d.wantSame(ruled)
+		arguments, byPolicy := p, p.ByPolicy(5)
+		d.apply(d.admin, byPolicy)
+		d.wantSame(byPolicy)
 		// A client that declares with arguments is refused, and the plan warns of that beforehand.
 		diff := d.diff(d.admin, arguments)
 		if len(diff) != 7 || diff[1].Policy != "rehop:queue:a.b+(c)" {
@@ -106,16 +106,16 @@ func TestPoliciesDoWhatArgumentsDid(t *testing.T) {
 		if _, err := d.ch.QueuePurge("a.b+(c)", false); err != nil { // what came before keeps its time
 			d.t.Fatal(err)
 		}
-		at := slices.IndexFunc(ruled.Policies, func(p topology.Policy) bool { return p.Name == "rehop:queue:a.b+(c)" })
-		changed := ruled.Policies[at]
+		at := slices.IndexFunc(byPolicy.Policies, func(p topology.Policy) bool { return p.Name == "rehop:queue:a.b+(c)" })
+		changed := byPolicy.Policies[at]
 		changed.Definition = maps.Clone(changed.Definition)
 		changed.Definition["message-ttl"] = int64(1)
 		name := strings.NewReplacer("+", "%2B", "(", "%28", ")", "%29").Replace(changed.Name)
 		d.rabbit.API("PUT", "/api/policies/"+d.rabbit.Vhost+"/"+name, changed, nil)
-		d.wantDiff(d.admin, ruled, "differs policy rehop:queue:a.b+(c) message-ttl 1→3600000")
+		d.wantDiff(d.admin, byPolicy, "differs policy rehop:queue:a.b+(c) message-ttl 1→3600000")
 		publish("", "a.b+(c)")
 		kit.WantDepth(d.t, d.rabbit, d.ch, "dead", 1)
-		if applied := d.apply(d.admin, ruled); len(applied.Declared) > 0 || len(applied.Left) != 1 {
+		if applied := d.apply(d.admin, byPolicy); len(applied.Declared) > 0 || len(applied.Left) != 1 {
 			d.t.Errorf("got %v, want nothing declared and the policy left", applied)
 		}
 		kit.WantDepth(d.t, d.rabbit, d.ch, "aXb+(c)", 1)
@@ -155,14 +155,14 @@ func TestPoliciesAsRabbitMQSeesThem(t *testing.T) {
 // ruling is what policies do with a queue.
 type ruling struct {
 	Name, Policy, Operator string
-	Ruled                  topology.Args
+	PolicyArgs             topology.Args
 }
 
 // rulings are what RabbitMQ knows at once; its API shows it later.
 func (d *desk) rulings() (all []ruling) {
 	d.t.Helper()
 	code := `rabbit_json:encode([#{name => element(4, amqqueue:get_name(Q)), policy => rabbit_policy:name(Q), operator => rabbit_policy:name_op(Q),
-		ruled => maps:from_list(rabbit_policy:effective_definition(Q))} || Q <- rabbit_amqqueue:list(<<"` + d.rabbit.Vhost + `">>)]).`
+		policyargs => maps:from_list(rabbit_policy:effective_definition(Q))} || Q <- rabbit_amqqueue:list(<<"` + d.rabbit.Vhost + `">>)]).`
 	out, err := exec.CommandContext(d.ctx, lab.Setting(d.t, "REHOP_SERVICES"), "ctl", "single", "eval", code).Output()
 	if err != nil {
 		d.t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"go/ast"
+	"go/doc"
 	"go/format"
 	"go/parser"
 	"go/token"
@@ -170,4 +171,39 @@ func receiver(f *ast.FuncDecl) string {
 			return fmt.Sprintf("%T", e)
 		}
 	}
+}
+
+// A user reads go doc before anything else. What it lists is bounded, so that a new ability is a field, a method or a package
+// of its own where it can be.
+func TestSizeOfGoDoc(t *testing.T) {
+	for dir, most := range map[string]int{".": 50, "layout": 12} {
+		if n := listed(t, dir); n == 0 || n > most {
+			t.Errorf("go doc of %s lists %d entries, want at most %d", dir, n, most)
+		}
+	}
+}
+
+// listed is how many lines go doc has for a package, below its comment.
+func listed(t *testing.T, dir string) int {
+	t.Helper()
+	set := token.NewFileSet()
+	var files []*ast.File
+	for _, s := range sources(t) {
+		if s.dir == dir && !strings.HasSuffix(s.name, "_test.go") {
+			file, err := parser.ParseFile(set, filepath.Join(root, dir, s.name), nil, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, file)
+		}
+	}
+	pkg, err := doc.NewFromFiles(set, files, path.Join(module, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(pkg.Consts) + len(pkg.Vars) + len(pkg.Funcs)
+	for _, typ := range pkg.Types {
+		n += 1 + len(typ.Consts) + len(typ.Vars) + len(typ.Funcs)
+	}
+	return n
 }

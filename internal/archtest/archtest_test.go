@@ -71,7 +71,7 @@ var rules = []rule{
 	{"internal/hosts", module, nil, "it knows names alone"},
 	{"internal/prompt", module, nil, "it knows connections alone"},
 	{"internal/throttle", module, nil, "it knows addresses and names of users alone"},
-	{"console", module + "/", []string{module + "/admin", module + "/topology", module + "/triage", module + "/internal/headerjson", module + "/internal/hosts", module + "/internal/throttle"}, "the console shows what packages admin and triage know, and does what they can do"},
+	{"console", module + "/", []string{module + "/admin", module + "/topology", module + "/triage", module + "/dialect", module + "/outbox", module + "/internal/headerjson", module + "/internal/hosts", module + "/internal/throttle"}, "the console shows what packages admin and triage know, and does what they can do"},
 	{"internal/wire", "github.com/rabbitmq/", nil, "the codec stands alone"},
 	{"internal/wire", module, nil, "the codec stands alone"},
 }

@@ -23,10 +23,10 @@ type page struct {
 	code  []bool // by line: inside a fenced code block, or its fence
 }
 
-// pages reads README.md, CHANGELOG.md and everything in docs.
+// pages reads README.md and its neighbours, and everything in docs.
 func pages(t *testing.T) []page {
 	t.Helper()
-	names := []string{"README.md", "CHANGELOG.md"}
+	names := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
 	err := fs.WalkDir(os.DirFS(root), "docs", func(p string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(p, ".md") {
 			names = append(names, p)
@@ -241,37 +241,105 @@ func testsByName(t *testing.T) map[string][]string {
 }
 
 // replaced are words and phrases of an idiom that slowed readers down, and what to write.
-var replaced = []struct{ word, write string }{
-	{`mend(s|ed|ing)?`, "fix, repair"},
-	{`rest(s|ed|ing)|(at|to) rest`, "is in the failed queue"},
-	{`burn(s|t|ed|ing)?`, "use an attempt"},
-	{`tell(s|ing)?|told`, "report, return, log, receive"},
-	{`says?|said|saying`, "report, return, log"},
-	{`who publish(es)? one at a time`, "a sequential publisher"},
-	{`so (many|long)`, "N, this long, the given duration"},
-	{`in (hand|(the|its|their) hands)`, "being handled, unacked"},
-	{`(go|goes|going|went) on`, "continue, resume"},
-	{`made again`, "reconnected, recreated"},
-	{`for ever`, "forever, without limit"},
-	{`the business`, "your transaction, your data"},
-	{`foreign|others'`, "existing, external, of another application"},
-	{`a person`, "an operator, you"},
-	{`lookout|patience|pulse|mourn(s|ed)?|bury|buries|buried|bequeath(s|ed)?|lends?|lent`, "poll, timeout, heartbeat, delete, dead-letter, transfer"},
-	{`as it is|all the same`, "unchanged, anyway"},
-	{`beside`, "compared with, next to"},
+var replaced = []struct{ phrases, write string }{
+	{"mend, mends, mended, mending", "fix, repair"},
+	{"rests, rested, resting, at rest, to rest", "is in the failed queue"},
+	{"burn, burns, burnt, burned, burning", "use an attempt"},
+	{"tell, tells, telling, told", "report, return, log, receive"},
+	{"say, says, said, saying", "report, return, log"},
+	{"who publish one at a time, who publishes one at a time", "a sequential publisher"},
+	{"so many, so long", "N, this long, the given duration"},
+	{"in hand, in the hands, in its hands, in their hands", "being handled, unacked"},
+	{"go on, goes on, going on, went on", "continue, resume"},
+	{"made again", "reconnected, recreated"},
+	{"for ever", "forever, without limit"},
+	{"the business", "your transaction, your data"},
+	{"foreign, others'", "existing, external, of another application"},
+	{"a person", "an operator, you"},
+	{"lookout, patience, pulse, mourn, mourns, mourned, bury, buries, buried, bequeath, bequeaths, bequeathed, lend, lends, lent", "poll, timeout, heartbeat, delete, dead-letter, transfer"},
+	{"as it is, all the same", "unchanged, anyway"},
+	{"beside", "compared with, next to"},
+}
+
+// phrasebook has the replaced phrases by their first word.
+type phrasebook map[string][]phrase
+
+type phrase struct {
+	words []string
+	write string
+}
+
+func newPhrasebook() phrasebook {
+	book := make(phrasebook)
+	for _, r := range replaced {
+		for _, text := range strings.Split(r.phrases, ", ") {
+			words := strings.Fields(text)
+			book[words[0]] = append(book[words[0]], phrase{words, r.write})
+		}
+	}
+	return book
+}
+
+// find calls found for each phrase of the book in text. The words of a phrase are separated by one space.
+func (b phrasebook) find(text string, found func(phrase)) {
+	if len(text) == 0 {
+		return
+	}
+	lower := strings.ToLower(text)
+	for from := 0; from < len(lower); {
+		to := from
+		for to < len(lower) && inWord(lower[to]) {
+			to++
+		}
+		for _, p := range b[lower[from:to]] {
+			if p.at(lower[from:]) {
+				found(p)
+			}
+		}
+		// A possessive has the phrases of its owner, and those that end with its apostrophe.
+		if to > from && to < len(lower) && lower[to] == '\'' {
+			for _, p := range b[lower[from:to+1]] {
+				if p.at(lower[from:]) {
+					found(p)
+				}
+			}
+		}
+		from = to + 1
+	}
+}
+
+// at reports whether text begins with the phrase.
+func (p phrase) at(text string) bool {
+	rest, ok := strings.CutPrefix(text, strings.Join(p.words, " "))
+	return ok && (rest == "" || !inWord(rest[0]))
+}
+
+func inWord(c byte) bool {
+	return c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z'
+}
+
+func TestPhrasebook(t *testing.T) {
+	book := newPhrasebook()
+	for text, want := range map[string]int{
+		"Rests in the queue": 1, "it rested": 1, "(resting)": 1, "restore": 0, "the rests-api": 0, "at rest": 1, "at_rest": 0,
+		"they go on": 1, "go on.": 1, "go only": 0, "go, on": 0,
+		"A person's name": 1, "a personal name": 0, "others' queues": 1, "others": 0,
+		"": 0, "é told ü": 1,
+	} {
+		got := 0
+		book.find(text, func(phrase) { got++ })
+		if got != want {
+			t.Errorf("phrases in %q: got %d, want %d", text, got, want)
+		}
+	}
 }
 
 func TestWords(t *testing.T) {
-	words := make([]*regexp.Regexp, len(replaced))
-	for i, r := range replaced {
-		words[i] = regexp.MustCompile(`(?i)(^|[^\w-])(` + r.word + `)($|[^\w-])`)
-	}
+	book := newPhrasebook()
 	check := func(where string, line int, text string) {
-		for i, word := range words {
-			if m := word.FindStringSubmatch(text); m != nil {
-				t.Errorf("%s:%d has %q; write: %s", where, line, m[2], replaced[i].write)
-			}
-		}
+		book.find(text, func(p phrase) {
+			t.Errorf("%s:%d has %q; write: %s", where, line, strings.Join(p.words, " "), p.write)
+		})
 	}
 	for _, p := range pages(t) {
 		for i, line := range p.byHand() {
@@ -295,19 +363,48 @@ func TestWords(t *testing.T) {
 			return true
 		})
 	}
-	for _, name := range []string{"Makefile", "deploy", "scripts", ".ci"} {
-		err := fs.WalkDir(os.DirFS(root), name, func(p string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			text, err := os.ReadFile(filepath.Join(root, p))
-			for i, line := range strings.Split(string(text), "\n") {
-				check(p, i+1, line)
-			}
-			return err
-		})
+	for _, name := range texts(t) {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			check(name, i+1, line)
 		}
 	}
+}
+
+// texts are the files that are written by hand and are neither Go nor in pages: settings, scripts, pages of the console, statements,
+// and the tests of commands. Programs that stand for those of others, in other languages, are not among them.
+func texts(t *testing.T) []string {
+	t.Helper()
+	endings := []string{".c", ".css", ".html", ".js", ".json", ".md", ".py", ".service", ".sh", ".sql", ".svg", ".txtar", ".yaml", ".yml", ""}
+	elsewhere := []string{"docs", "bin", "dist", "integration/fleets/programs", "integration/interop/programs"}
+	var all []string
+	err := fs.WalkDir(os.DirFS(root), ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			hidden := strings.HasPrefix(d.Name(), ".") && p != "." && p != ".ci"
+			if hidden || slices.Contains(elsewhere, p) || d.Name() == "testdata" && p != "cmd/rehop/testdata" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		others := p == "README.md" || p == "CHANGELOG.md" || p == "LICENSE" || d.Name() == "package-lock.json"
+		if slices.Contains(endings, path.Ext(p)) && !others {
+			all = append(all, p)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Makefile", ".ci/run", "deploy/prometheus-rules.yml", "cmd/rehop/testdata/script/broker.txtar", "console/assets/console.js", "examples/README.md"} {
+		if !slices.Contains(all, want) {
+			t.Errorf("%s is not among the texts that are read", want)
+		}
+	}
+	return all
 }

@@ -75,7 +75,7 @@ func (l *List) Allows(host string) bool {
 
 // Refusal is the answer to a request for another host, which has the status 421.
 func Refusal(host string) string {
-	return fmt.Sprintf("this server is not %q: if it should answer to that name, add it to hosts in rehop.yaml, or to Hosts of the broker", host)
+	return fmt.Sprintf("this server is not %q: if it should answer to that name, add it to hosts in rehop.yaml, or to the host names of the broker", host)
 }
 
 // Handler refuses requests for other hosts, and requests from pages of other sites that are not GET, HEAD or OPTIONS.

@@ -18,8 +18,8 @@ func TestFeeders(t *testing.T) {
 	exchange := func(name, kind string) topology.LiveExchange {
 		return topology.LiveExchange{Exchange: topology.Exchange{Name: name, Type: kind}}
 	}
-	ruled := liveQueue("ruled", nil)
-	ruled.PolicyArgs = topology.Args{"dead-letter-exchange": "", "dead-letter-routing-key": "q"}
+	byPolicy := liveQueue("ruled", nil)
+	byPolicy.PolicyArgs = topology.Args{"dead-letter-exchange": "", "dead-letter-routing-key": "q"}
 	live := topology.Live{
 		Exchanges: []topology.LiveExchange{
 			exchange("fanout", "fanout"), exchange("topic", "topic"), exchange("headers", "headers"), exchange("direct", "direct"), exchange("strange", "x-random"),
@@ -28,7 +28,7 @@ func TestFeeders(t *testing.T) {
 		Queues: []topology.LiveQueue{
 			liveQueue("q", dead("", "named")),
 			liveQueue("named", dead("", "q")),
-			ruled,
+			byPolicy,
 			liveQueue("before", dead("", "named")),
 			liveQueue("long before", dead("direct", "to before")),
 			liveQueue("fanned", byName),
