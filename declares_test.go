@@ -122,6 +122,7 @@ func TestEarlyMessagesDeclareSeldom(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		time.Sleep(messages * time.Second) // AwaitEmpty reads all that wait after each event
 		b.AwaitEmpty("q")
 		if n := len(log.all()); n != messages {
 			t.Errorf("runs: got %d, want %d", n, messages)

@@ -92,7 +92,7 @@ func (e *events) downsOf(queue string) int {
 	return e.downs(queue)
 }
 
-// isUp says whether the last that was reported of a queue's consumer is that it receives messages.
+// isUp reports whether the last event of a queue's consumer is that it receives messages.
 func (e *events) isUp(queue string) bool {
 	for _, c := range slices.Backward(e.consumers) {
 		if c.Queue == queue {

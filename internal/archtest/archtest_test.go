@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -78,36 +79,56 @@ var rules = []rule{
 
 // source is a parsed Go file.
 type source struct {
-	dir  string // below the module's root
-	name string
-	file *ast.File
-	set  *token.FileSet
+	dir   string // below the module's root
+	name  string
+	other bool // it belongs to another module
+	file  *ast.File
+	set   *token.FileSet
 }
 
 func (s source) line(pos token.Pos) int { return s.set.Position(pos).Line }
 
-// sources parses every file of the root module. It reads the files itself, because a test that asks
-// the go command is cached without regard to them.
+// sources are the files of the root module.
 func sources(t *testing.T) []source {
 	t.Helper()
-	return sourcesOf(t, false)
+	var own []source
+	for _, s := range sourcesOfAll(t) {
+		if !s.other {
+			own = append(own, s)
+		}
+	}
+	return own
 }
 
-// sourcesOf is sources, and with allModules also the files of the other modules.
-func sourcesOf(t *testing.T, allModules bool) []source {
+// sourcesOfAll are the files of all modules.
+func sourcesOfAll(t *testing.T) []source {
 	t.Helper()
-	var all []source
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+	all, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 20 {
+		t.Fatalf("found only %d Go files", len(all))
+	}
+	return all
+}
+
+// parsed parses every file once. It reads the files itself, because a test that asks the go command is cached without regard to them.
+var parsed = sync.OnceValues(func() (all []source, err error) {
+	modules := make(map[string]bool) // directories that belong to another module
+	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if d.IsDir() {
-			if p != root {
-				_, err := os.Stat(filepath.Join(p, "go.mod"))
-				if err == nil && !allModules || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" {
-					return fs.SkipDir
-				}
+			if p == root {
+				return nil
 			}
+			if strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" {
+				return fs.SkipDir
+			}
+			_, err := os.Stat(filepath.Join(p, "go.mod"))
+			modules[p] = err == nil || modules[filepath.Dir(p)]
 			return nil
 		}
 		if !strings.HasSuffix(p, ".go") {
@@ -119,17 +140,11 @@ func sourcesOf(t *testing.T, allModules bool) []source {
 			return err
 		}
 		rel, err := filepath.Rel(root, filepath.Dir(p))
-		all = append(all, source{dir: filepath.ToSlash(rel), name: filepath.Base(p), file: f, set: set})
+		all = append(all, source{dir: filepath.ToSlash(rel), name: filepath.Base(p), other: modules[filepath.Dir(p)], file: f, set: set})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) < 20 {
-		t.Fatalf("found only %d Go files", len(all))
-	}
-	return all
-}
+	return all, err
+})
 
 func TestImports(t *testing.T) {
 	for _, s := range sources(t) {

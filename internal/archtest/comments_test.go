@@ -13,7 +13,7 @@ import (
 
 // A comment that survived a rename begins with the old name, and go doc shows it under the new one.
 func TestDocCommentsBeginWithNames(t *testing.T) {
-	for _, s := range sourcesOf(t, true) {
+	for _, s := range sourcesOfAll(t) {
 		if strings.HasSuffix(s.name, "_test.go") {
 			continue
 		}
@@ -118,7 +118,7 @@ var (
 
 // A comment that names something names what exists: in the code, also that of other modules that it uses, or in a string.
 func TestCommentsNameWhatExists(t *testing.T) {
-	all := sourcesOf(t, true)
+	all := sourcesOfAll(t)
 	known := namesOf(all)
 	for _, s := range all {
 		if slices.Contains(othersCode, s.dir) {

@@ -21,7 +21,7 @@ var (
 
 // What a page of the design names is there: files, and in a section about a package its files without .go.
 func TestDesignNamesFiles(t *testing.T) {
-	all := sourcesOf(t, true)
+	all := sourcesOfAll(t)
 	known := namesOf(all)
 	files := filesOf(t)
 	found := 0
@@ -92,7 +92,7 @@ func TestDesignHasEachPackage(t *testing.T) {
 		}
 	}
 	seen := map[string]bool{".": true}
-	for _, s := range sourcesOf(t, true) {
+	for _, s := range sourcesOfAll(t) {
 		first, _, _ := strings.Cut(s.dir, "/")
 		if seen[s.dir] || slices.Contains([]string{"examples", "integration", "tools"}, first) {
 			continue

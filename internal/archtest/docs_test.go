@@ -348,7 +348,7 @@ func TestWords(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range sourcesOf(t, true) {
+	for _, s := range sourcesOfAll(t) {
 		for _, group := range s.file.Comments {
 			for _, c := range group.List {
 				check(path.Join(s.dir, s.name), s.line(c.Pos()), c.Text)

@@ -10,7 +10,7 @@ import (
 // A user of a package begins with an example that runs.
 func TestEachPackageHasExample(t *testing.T) {
 	runs := make(map[string]bool)
-	for _, s := range sourcesOf(t, true) {
+	for _, s := range sourcesOfAll(t) {
 		if strings.HasSuffix(s.name, "_test.go") && slices.ContainsFunc(doc.Examples(s.file), func(e *doc.Example) bool { return e.Output != "" }) {
 			runs[s.dir] = true
 		}

@@ -23,7 +23,7 @@ var productNames = strings.NewReplacer("RabbitMQ", "", "PostgreSQL", "", "MariaD
 // TestLogTexts checks the texts with which the program logs. Those who read a log need not know Go.
 func TestLogTexts(t *testing.T) {
 	texts := 0
-	for _, s := range sourcesOf(t, true) {
+	for _, s := range sourcesOfAll(t) {
 		if strings.HasSuffix(s.name, "_test.go") || strings.HasPrefix(s.dir, "integration") || strings.HasPrefix(s.dir, "tools") {
 			continue
 		}

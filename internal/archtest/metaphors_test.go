@@ -31,7 +31,7 @@ func TestIdentifiersArePlain(t *testing.T) {
 	for i, m := range metaphors {
 		patterns[i] = regexp.MustCompile(`^(` + m.part + `)$`)
 	}
-	for _, s := range sourcesOf(t, true) {
+	for _, s := range sourcesOfAll(t) {
 		seen := make(map[string]bool)
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			id, ok := n.(*ast.Ident)

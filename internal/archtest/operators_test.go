@@ -34,7 +34,7 @@ var inSentence = regexp.MustCompile(`[a-z,] \(?([A-Z]\w*[a-z]\w*)\b`)
 
 // An operator does not know the names of Go. What the names mean is on the command line and in rehop.yaml, too.
 func TestOperatorsReadNoGoNames(t *testing.T) {
-	all := sourcesOf(t, true)
+	all := sourcesOfAll(t)
 	exported := make(map[string]bool) // fields, functions and methods of packages for users
 	for _, s := range all {
 		if strings.HasSuffix(s.name, "_test.go") || slices.ContainsFunc(strings.Split(s.dir, "/"), func(part string) bool { return slices.Contains(private, part) }) {

@@ -10,7 +10,7 @@ import (
 
 // Nothing names what was renamed, except the list of it.
 func TestRenamedNamesAreGone(t *testing.T) {
-	all := sourcesOf(t, true)
+	all := sourcesOfAll(t)
 	gone := renamed(t, all)
 	if len(gone) < 40 {
 		t.Fatalf("found only %d names in CHANGELOG.md that are gone: %q", len(gone), gone)

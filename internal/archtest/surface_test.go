@@ -93,7 +93,7 @@ func (o only) Import(string) (*types.Package, error) { return o.Package, nil }
 func publicPackages(t *testing.T) []string {
 	t.Helper()
 	var dirs []string
-	for _, s := range sourcesOf(t, true) {
+	for _, s := range sourcesOfAll(t) {
 		public := !slices.ContainsFunc(strings.Split(s.dir, "/"), func(part string) bool { return slices.Contains(private, part) })
 		if public && !strings.HasSuffix(s.name, "_test.go") && !slices.Contains(dirs, s.dir) {
 			dirs = append(dirs, s.dir)

@@ -19,7 +19,9 @@ func checkName(kind, name string) error {
 }
 
 // bare removes line breaks, which RabbitMQ ignores in names.
-func bare(name string) string { return strings.NewReplacer("\r", "", "\n", "").Replace(name) }
+func bare(name string) string { return lineBreaks.Replace(name) }
+
+var lineBreaks = strings.NewReplacer("\r", "", "\n", "")
 
 func notDefault(exchange string) error {
 	if exchange == "" {
