@@ -2,23 +2,22 @@
 
 GO ?= go
 MODULES := . outbox/outboxpgx rehopotel cmd/rehop examples integration
-# SQLite is C translated to Go, which the race detector makes too slow, so its tests are built without it.
-SQLITE := $(GO) test -json -count=1 -run 'SQLite|^Example|^TestDatabaseKills$$/^SQLite$$' ./sqlboxes ./boxfaults ./triaging
-# So are those of the console, which are no part of the run with the race detector.
-CONSOLE := $(GO) test -json -count=1 -timeout 30m ./consoling ./browsing
-# A release compresses much, which takes the race detector minutes, and it has no goroutines, so its test is built without it.
-RELEASE := $(GO) test -json -count=1 -timeout 30m ./release
+# Go test for the report.
+TESTS := $(GO) test -json -count=1 -timeout 60m
+# Most tests of integration wait for servers, so more packages than there are processors run at once.
+AT_ONCE ?= 4
 # The race detector needs cgo, and so the C compiler that scripts/services installs where it can.
 RACE = $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && echo -race)
-# The race detector of Go 1.26 crashes when two threads run timers of one synctest bubble, so packages with such tests use one thread each.
-VIRTUAL = $(if $(RACE),-cpu 1)
+# What the race detector runs through of integration. It makes SQLite, which is C translated to Go, and templates ten times as slow, so tests with
+# SQLite or a browser are built without it; and the other packages start processes, which it does not see.
+RACED := ./admining ./connections ./errorqueues ./layouts ./publishing ./relaying ./retrying ./sqlboxes ./subscribing ./sweeping ./topologies ./triaging
 STATICCHECK := $(CURDIR)/bin/staticcheck
 REPORT := $(CURDIR)/bin/testreport
 STRESS := $(CURDIR)/bin/stress/stress
 export REHOP_SERVICES := $(CURDIR)/scripts/services
 SHELL := /bin/bash -o pipefail
 
-.PHONY: help demo test matrix check unit integration services down faults faults-baseline faults-sql faults-sql-baseline stress bench console-bench scale soak fuzz fmt release
+.PHONY: help demo test race matrix check unit integration services down faults faults-baseline faults-sql faults-sql-baseline stress bench console-bench scale soak fuzz fmt release
 # What make stress runs, how often with each number of threads, and with how many threads that keep the processors busy.
 PACKAGES ?= ./... ./outbox/outboxpgx/... ./rehopotel/... ./cmd/rehop/... ./examples/... ./integration/...
 ROUNDS ?= 3
@@ -38,16 +37,24 @@ demo: ## a shop whose messages fail, are retried and are replayed, live, on the 
 	@$(GO) run ./cmd/rehop/demo
 
 test: check services ## all checks and tests; installs and starts the servers that they need
-	@test -n "$(RACE)" || echo "cgo is off, or there is no C compiler: the tests run without the race detector" >&2
 	@failed=0; (eval "$$(scripts/services env)"; \
-	$(GO) test -json $(RACE) $(VIRTUAL) -count=1 -timeout 30m ./...; \
-	(cd tools && export GOWORK=off; $(GO) test -json $(RACE) -count=1 $$($(GO) list ./... | grep -v /tools/release$$); $(RELEASE)); \
-	for m in outbox/outboxpgx rehopotel cmd/rehop examples; do (cd $$m && $(GO) test -json $(RACE) $(VIRTUAL) -count=1 ./...); done; \
-	cd integration && { $(GO) test -json $(RACE) -count=1 -p 2 -timeout 60m ./...; $(SQLITE); $(if $(RACE),$(CONSOLE),:); }) | $(REPORT) || failed=1; \
+	$(TESTS) ./...; \
+	(cd tools && GOWORK=off $(TESTS) ./...); \
+	for m in outbox/outboxpgx rehopotel cmd/rehop examples; do (cd $$m && $(TESTS) ./...); done; \
+	cd integration && $(TESTS) -p $(AT_ONCE) ./...) | $(REPORT) || failed=1; \
 	for release in $(OLDER); do \
 		echo "on RabbitMQ $$release:"; export REHOP_RABBITMQ=$$release; \
-		(eval "$$(scripts/services env)"; cd integration && $(GO) test -json $(RACE) -count=1 -p 2 -timeout 60m $(BY_RELEASE)) | $(REPORT) || failed=1; \
+		(eval "$$(scripts/services env)"; cd integration && $(TESTS) -p $(AT_ONCE) -skip '^TestOrder$$' $(BY_RELEASE)) | $(REPORT) || failed=1; \
 	done; exit $$failed
+
+# The race detector of Go 1.26 crashes when two threads run timers of one synctest bubble, so packages with such tests use one thread each.
+race: services $(REPORT) ## the tests in which goroutines meet, with the race detector; CI runs this after make test
+	@test -n "$(RACE)" || { echo "cgo is off, or there is no C compiler: the race detector cannot run" >&2; exit 1; }
+	@failed=0; (eval "$$(scripts/services env)"; \
+	$(TESTS) -race -cpu 1 $$($(GO) list ./... | grep -v /internal/archtest$$); \
+	(cd tools && export GOWORK=off; $(TESTS) -race $$($(GO) list ./... | grep -v /tools/release$$)); \
+	for m in outbox/outboxpgx rehopotel cmd/rehop examples; do (cd $$m && $(TESTS) -race -cpu 1 ./...); done; \
+	cd integration && $(TESTS) -race -p $(AT_ONCE) $(RACED)) | $(REPORT) || failed=1; exit $$failed
 
 matrix: $(REPORT) ## the whole integration suite on each release of RabbitMQ; ends with a table. RELEASES chooses
 	@scripts/services up $(foreach r,$(OLDER),rabbitmq-$r)
@@ -55,11 +62,11 @@ matrix: $(REPORT) ## the whole integration suite on each release of RabbitMQ; en
 		export REHOP_RABBITMQ=$$release REHOP_REQUIRE_SERVICES=1; \
 		scripts/services up || exit 1; \
 		eval "$$(scripts/services env)"; \
-		(cd integration && { $(GO) test -json $(RACE) -count=1 -p 2 -timeout 60m ./...; $(SQLITE); $(if $(RACE),$(CONSOLE),:); }) | $(REPORT) -table bin/matrix -title "rabbitmq=$$REHOP_RABBITMQ_VERSION" || failed=1; \
+		(cd integration && $(TESTS) -p $(AT_ONCE) ./...) | $(REPORT) -table bin/matrix -title "rabbitmq=$$REHOP_RABBITMQ_VERSION" || failed=1; \
 	done; cat bin/matrix; exit $$failed
 
 unit: $(REPORT) ## only the tests that need nothing but Go
-	@$(GO) test -json $(RACE) $(VIRTUAL) -count=1 -timeout 30m ./... | $(REPORT)
+	@$(TESTS) ./... | $(REPORT)
 
 check: $(STATICCHECK) $(REPORT) ## gofmt, vet and staticcheck
 	@unformatted="$$(gofmt -l .)"; test -z "$$unformatted" || { echo "not formatted, run make fmt:" $$unformatted >&2; exit 1; }

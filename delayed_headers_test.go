@@ -16,7 +16,11 @@ import (
 func TestDelayedLargeHeaders(t *testing.T) {
 	const unit = 100 * time.Millisecond
 	for _, delay := range []time.Duration{time.Second, (1<<10 - 1) * unit, (1<<20 - 1) * unit, (1<<27 - 1) * unit} {
-		for _, exchange := range []string{"", "x"} {
+		exchanges := []string{"", "x"}
+		if delay > 1000*time.Hour { // months of heartbeats take seconds
+			exchanges = exchanges[1:]
+		}
+		for _, exchange := range exchanges {
 			t.Run(delay.String()+exchange, func(t *testing.T) {
 				inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 					client := openUnbroken(t, b)

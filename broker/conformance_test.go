@@ -18,6 +18,7 @@ func TestConformance(t *testing.T) {
 	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ313, broker.RabbitMQ40, broker.RabbitMQ43} {
 		for name, dir := range map[string]string{"memory": "", "disk": t.TempDir()} {
 			t.Run(release.String()+"/"+name, func(t *testing.T) {
+				t.Parallel() // one case of each waits for ten seconds
 				server := &broker.Server{Dir: dir, Compat: release, Logger: quiet()}
 				t.Cleanup(func() {
 					if err := server.Close(); err != nil {

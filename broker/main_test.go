@@ -14,7 +14,7 @@ func TestMain(m *testing.M) {
 	asked := false
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" || f.Name == "test.fuzz" })
 	if !asked {
-		if err := flag.Set("test.parallel", "32"); err != nil {
+		if err := flag.Set("test.parallel", "128"); err != nil {
 			panic(err)
 		}
 	}
