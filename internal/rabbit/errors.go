@@ -112,8 +112,12 @@ func declareError(object, name string, err error) error {
 		}
 		d.Hint = differsHint(d)
 	case amqp.NotFound:
-		// A binding's queue or exchange can be missing, too.
-		if d.Hint = "create it first, or correct the name"; !strings.HasPrefix(e.Reason, "NOT_FOUND - no ") {
+		switch {
+		case d.Missing():
+			d.Hint = "create it first, or correct the name"
+		case strings.HasPrefix(object, "binding") && strings.HasPrefix(e.Reason, "NOT_FOUND - no "):
+			d.Hint = "create the queue or exchange that the broker names, or correct the name"
+		default:
 			d.Hint = "it exists and cannot be used now: start the node that the broker names, or see its log"
 		}
 	case amqp.AccessRefused:

@@ -76,6 +76,10 @@ func TestMissing(t *testing.T) {
 			t.Errorf("%s: got %v, missing %v, want %v", text, d, ok && d.Missing(), want)
 		}
 	}
+	bound := declareError("binding from x to", "q", &amqp.Error{Code: 404, Reason: "NOT_FOUND - no queue 'q' in vhost '/'", Server: true, Recover: true})
+	if !strings.Contains(bound.Error(), "create the queue or exchange") {
+		t.Errorf("a binding of a queue that was deleted: got %v, want that the queue has to be created", bound)
+	}
 	if d := (&DeclareError{Object: "exchange", Code: 404, Reason: "NOT_FOUND - no exchange 'x' in vhost '/'"}); !d.Missing() {
 		t.Error("an exchange that does not exist: got false, want true")
 	}
