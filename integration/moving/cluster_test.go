@@ -13,7 +13,8 @@ import (
 
 // A move to a cluster of three nodes continues through another node when the one that it uses is killed, and stays dead until the move has ended. Then
 // all is on the cluster, in quorum queues, and no wait is shorter.
-func TestMoveToCluster(t *testing.T) { // not parallel: it has four brokers of its own
+func TestMoveToCluster(t *testing.T) {
+	together(t)
 	size := scaleOf()
 	for tries := 1; !moveToCluster(t, size); tries++ {
 		if tries == maxTries {

@@ -197,7 +197,8 @@ func (s *scene) disturb(what string, ready, waiting int, do func(*command)) bool
 }
 
 // TestMoveKilled moves messages with rehop move, while it and both brokers are killed. REHOP_FAULTS=long moves 100,000, with more kills.
-func TestMoveKilled(t *testing.T) { // not parallel: it has three brokers of its own
+func TestMoveKilled(t *testing.T) {
+	together(t)
 	for _, way := range []struct {
 		name     string
 		from, to func(*testing.T) *side
@@ -207,6 +208,7 @@ func TestMoveKilled(t *testing.T) { // not parallel: it has three brokers of its
 		{"FromOldRelease", rabbitMQ(before), rabbitMQ(after), time.Minute},
 	} {
 		t.Run(way.name, func(t *testing.T) {
+			together(t)
 			size := scaleOf()
 			size.wait += way.longer
 			for tries := 1; !moveKilled(newScene(t, way.from(t), way.to(t), size)); tries++ {
@@ -217,6 +219,14 @@ func TestMoveKilled(t *testing.T) { // not parallel: it has three brokers of its
 				t.Logf("once more, with waits of %v", size.wait)
 			}
 		})
+	}
+}
+
+// together lets the short form of a move run beside others: it waits for messages most of the time. The long form needs the processors for itself.
+func together(t *testing.T) {
+	t.Helper()
+	if os.Getenv("REHOP_FAULTS") != "long" {
+		t.Parallel()
 	}
 }
 
