@@ -33,26 +33,39 @@ type books struct {
 
 func newBooks() *books { return &books{want: make(map[string]fate), got: make(map[string]int)} }
 
+// arrival is a message that has come out of a queue, or was handled.
+type arrival struct {
+	id, exchange, key string
+	failures          int
+	kept              bool // it has the header with which it was published
+	failed            bool // it was in the failed queue
+	at                time.Time
+	watched           bool // at is when it came, and not later
+}
+
 // record takes a message that has come out of a queue of the target.
 func (b *books) record(d amqp.Delivery, failed bool, at time.Time, watched bool) {
-	id := d.MessageId
-	b.got[id]++
-	want, known := b.want[id]
 	f := envelope.Read(rabbit.FromTable(d.Headers), d.Exchange, d.RoutingKey)
 	if failed {
 		f = kit.Failure(d)
 	}
+	b.enter(arrival{d.MessageId, f.Exchange, f.Key, f.Attempt, d.Headers["kept"] == "yes", failed, at, watched})
+}
+
+func (b *books) enter(a arrival) {
+	b.got[a.id]++
+	want, known := b.want[a.id]
 	switch {
 	case !known:
-		b.complain("message %q was never published", id)
-	case at.Before(want.due):
-		b.early = append(b.early, fmt.Sprintf("%s by %v", id, want.due.Sub(at)))
-	case failed != want.failed:
-		b.complain("message %s: in the failed queue %v, want %v", id, failed, want.failed)
-	case f.Exchange != "order" || f.Key != want.key || f.Attempt != want.failures || d.Headers["kept"] != "yes":
-		b.complain("message %s: got exchange %q, key %q, %d failures, header kept %v; want order, %q, %d, yes", id, f.Exchange, f.Key, f.Attempt, d.Headers["kept"], want.key, want.failures)
+		b.complain("message %q was never published", a.id)
+	case a.at.Before(want.due):
+		b.early = append(b.early, fmt.Sprintf("%s by %v", a.id, want.due.Sub(a.at)))
+	case a.failed != want.failed:
+		b.complain("message %s: in the failed queue %v, want %v", a.id, a.failed, want.failed)
+	case a.exchange != "order" || a.key != want.key || a.failures != want.failures || !a.kept:
+		b.complain("message %s: got exchange %q, key %q, %d failures, header kept %v; want order, %q, %d, true", a.id, a.exchange, a.key, a.failures, a.kept, want.key, want.failures)
 	}
-	if !want.due.IsZero() && watched {
+	if !want.due.IsZero() && a.watched {
 		b.late++
 	}
 }
@@ -79,14 +92,14 @@ func (b *books) twice() (n int) {
 	return n
 }
 
-// verdict is what the books have against a move with this number of faults; "" if nothing.
-func (b *books) verdict(kills int) string {
+// verdict is what the books have against a move after which there may be this number of copies too many; "" if nothing.
+func (b *books) verdict(copies int) string {
 	var faults []string
 	if lost := b.lost(); len(lost) > 0 {
 		faults = append(faults, fmt.Sprintf("%d messages are lost, such as %s", len(lost), lost[0]))
 	}
-	if n := b.twice(); n > kills*batch {
-		faults = append(faults, fmt.Sprintf("%d copies too many after %d faults, want at most %d for each", n, kills, batch))
+	if n := b.twice(); n > copies {
+		faults = append(faults, fmt.Sprintf("%d copies too many, want at most %d", n, copies))
 	}
 	if n := len(b.early); n > 0 {
 		faults = append(faults, fmt.Sprintf("%d messages came too early, such as %s", n, b.early[0]))

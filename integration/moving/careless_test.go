@@ -38,7 +38,7 @@ func TestAuditorCatches(t *testing.T) {
 			if err := s.books.audit(s.ctx, s.to.Rabbit, s.last); err != nil {
 				t.Fatal(err)
 			}
-			got := s.books.verdict(1)
+			got := s.books.verdict(batch)
 			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 				t.Errorf("got the complaint %q, want one with %q", got, test.want)
 			}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,9 +49,11 @@ type scene struct {
 	proxy   *proxy.Proxy
 	through string // the URL of the target through the proxy
 	size    scale
-	waiting int // how many wait
+	waiting int          // how many wait
+	unacked int          // how many messages handlers have at a time, which are handled again when their broker is killed
+	there   atomic.Int64 // how many have been handled on the target while the move ran
 
-	mu    sync.Mutex // while messages are published
+	mu    sync.Mutex // while messages are published or handled
 	books *books
 	last  time.Time // when the last message is due
 }
@@ -162,7 +165,16 @@ func (s *scene) moved() (ready, waiting int) {
 			waits = append(waits, name)
 		}
 	}
-	return max(0, s.to.depth("orders")), max(0, s.to.depth(waits...))
+	return max(0, s.arrived()), max(0, s.to.depth(waits...))
+}
+
+// arrived is how many messages have come into the queue of the target, or -1 while it does not answer.
+func (s *scene) arrived() int {
+	n := s.to.depth("orders")
+	if n < 0 {
+		return n
+	}
+	return n + int(s.there.Load())
 }
 
 // disturb runs a move until the target has this many messages more in its queue, or in its delay queues, and then does something to it, while a batch is
@@ -176,7 +188,7 @@ func (s *scene) disturb(what string, ready, waiting int, do func(*command)) bool
 			return true
 		}
 		if waiting == 0 {
-			return s.to.depth("orders") >= readyBefore+ready
+			return s.arrived() >= readyBefore+ready
 		}
 		_, now := s.moved()
 		return now >= waitingBefore+waiting
@@ -203,15 +215,17 @@ func TestMoveKilled(t *testing.T) {
 		name     string
 		from, to func(*testing.T) *side
 		longer   time.Duration // RabbitMQ takes longer to start again
+		handled  bool          // consumers keep running on both sides
 	}{
-		{"FromEmbedded", embedded, rabbitMQ(after), 0},
-		{"FromOldRelease", rabbitMQ(before), rabbitMQ(after), time.Minute},
+		{"FromEmbedded", embedded, rabbitMQ(after), 0, false},
+		{"FromOldRelease", rabbitMQ(before), rabbitMQ(after), time.Minute, false},
+		{"WhileHandled", embedded, rabbitMQ(after), 0, true},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			together(t)
 			size := scaleOf()
 			size.wait += way.longer
-			for tries := 1; !moveKilled(newScene(t, way.from(t), way.to(t), size)); tries++ {
+			for tries := 1; !moveKilled(newScene(t, way.from(t), way.to(t), size), way.handled); tries++ {
 				if tries == maxTries {
 					t.Fatalf("inconclusive: on this machine even waits of %v are over before all is moved", size.wait)
 				}
@@ -234,9 +248,13 @@ func together(t *testing.T) {
 const maxTries = 3
 
 // moveKilled disturbs a move, and audits it. It returns false if the waits were too short to show anything.
-func moveKilled(s *scene) bool {
+func moveKilled(s *scene, handled bool) bool {
 	s.t.Helper()
 	s.fill()
+	dismiss := func() {}
+	if handled {
+		dismiss = s.handle()
+	}
 	ready := s.size.messages - s.waiting - s.size.messages/10
 	step := ready / (12 * s.size.kills)
 	kills := 0
@@ -261,8 +279,50 @@ func moveKilled(s *scene) bool {
 			}
 		}
 	}
-	return s.disturb("kill -9 of rehop move while delayed messages move", 0, s.waiting/8, killMove) && s.finish(kills)
+	lasted := s.disturb("kill -9 of rehop move while delayed messages move", 0, s.waiting/8, killMove)
+	dismiss()
+	return lasted && s.finish(kills)
 }
+
+// handle lets both sides handle messages, slowly, until the function that it returns is called. What they have handled is in the books then.
+func (s *scene) handle() (dismiss func()) {
+	s.t.Helper()
+	s.unacked = 10
+	began := time.Now()
+	var subs []*rehop.Subscription
+	var here atomic.Int64
+	for side, handled := range map[*side]*atomic.Int64{s.from: &here, s.to: &s.there} {
+		client := kit.Open(s.t, rehop.Config{URL: side.URL, Exchanges: []rehop.Exchange{{Name: "order"}}})
+		sub, err := client.Subscribe(s.ctx, rehop.Subscriber{Queue: "orders", Exchange: "order", Keys: []string{"order.#"}, Retry: rehop.Steps(s.size.wait), Rate: handlingRate, Prefetch: s.unacked,
+			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+				now := time.Now()
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.books.enter(arrival{id: d.ID, exchange: d.Exchange, key: d.Key, failures: d.Attempt - 1, kept: d.Headers["kept"] == "yes", at: now, watched: s.books.want[d.ID].due.After(began)})
+				handled.Add(1)
+				return nil
+			})})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		subs = append(subs, sub)
+	}
+	return func() {
+		s.t.Helper()
+		for _, sub := range subs {
+			if err := sub.Drain(s.ctx); err != nil {
+				s.t.Error(err)
+			}
+		}
+		s.t.Logf("%d messages were handled on the source and %d on the target while the rest was moved", here.Load(), s.there.Load())
+		if here.Load() == 0 || s.there.Load() == 0 {
+			s.t.Error("inconclusive: one side has handled nothing")
+		}
+	}
+}
+
+// handlingRate is how many messages each side handles per second: so few that most are moved.
+const handlingRate = 4
 
 // name is which of both a broker is.
 func (s *scene) name(broker *side) string {
@@ -283,9 +343,9 @@ func (s *scene) killBroker(broker *side, c *command) {
 	before, _ := s.moved() // 0 if it is the target
 	broker.start(s.t)
 	if broker == s.to {
-		before = s.to.depth("orders")
+		before = s.arrived()
 	}
-	lab.Eventually(s.t, stepLimit, "the move continues", func() bool { return !c.running() || s.to.depth("orders") > before+batch })
+	lab.Eventually(s.t, stepLimit, "the move continues", func() bool { return !c.running() || s.arrived() > before+batch })
 	if !c.running() {
 		s.t.Fatalf("the move has ended after the %s was killed: %v\n%s%s", s.name(broker), c.err, c.out.String(), c.errs.String())
 	}
@@ -315,7 +375,7 @@ func (s *scene) finish(kills int) bool {
 	if err := s.books.audit(s.ctx, s.to.Rabbit, s.last); err != nil {
 		s.t.Fatal(err)
 	}
-	if complaint := s.books.verdict(kills); complaint != "" {
+	if complaint := s.books.verdict(kills * (batch + s.unacked)); complaint != "" {
 		s.t.Error(complaint)
 	}
 	if n := s.to.depth(layouts.OrphansQueue, layouts.UnroutedQueue); n != 0 {
