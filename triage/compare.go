@@ -185,7 +185,7 @@ func (s *Service) sweepQueue(ctx context.Context, a *admin.Admin, q failedQueue)
 	}
 	c.differs, c.equal = time.Time{}, time.Now()
 	if done.Added+done.Gone > 0 {
-		s.log.Info("triage: the index is equal to a failed queue again", "queue", q.Name, "messages", done.Seen, "added", done.Added, "gone", done.Gone)
+		s.log.Debug("triage: the index of failed messages was compared with a queue and updated", "queue", q.Name, "messages", done.Seen, "added", done.Added, "gone", done.Gone)
 	}
 	return nil
 }

@@ -236,7 +236,7 @@ func TestMoveKilled(t *testing.T) {
 	}
 }
 
-// together lets the short form of a move run beside others: it waits for messages most of the time. The long form needs the processors for itself.
+// together lets the short form of a move run together with others: it waits for messages most of the time. The long form needs the processors for itself.
 func together(t *testing.T) {
 	t.Helper()
 	if os.Getenv("REHOP_FAULTS") != "long" {

@@ -238,6 +238,9 @@ func (s *pubSession) settle(id string) error {
 }
 
 func unroutable(r amqp.Return) error {
+	if r.ReplyCode == amqp.NoRoute && r.Exchange == "" {
+		return fmt.Errorf("%w: there is no queue %q", ErrUnroutable, r.RoutingKey)
+	}
 	if r.ReplyCode == amqp.NoRoute {
 		return fmt.Errorf("%w: no queue is bound to exchange %q for the key %q", ErrUnroutable, r.Exchange, r.RoutingKey)
 	}

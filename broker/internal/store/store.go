@@ -82,6 +82,9 @@ func Open(fs FS, o Options) (*Store, error) {
 	}
 	lock, err := fs.Lock()
 	if err != nil {
+		if errors.Is(err, ErrLocked) {
+			return nil, err
+		}
 		return nil, fmt.Errorf("lock the store: %w", err)
 	}
 	s := newStore(fs, o, lock)

@@ -36,5 +36,5 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	fmt.Print(demo.Next)
+	fmt.Print(demo.NextInClone)
 }

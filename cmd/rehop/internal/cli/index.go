@@ -26,7 +26,8 @@ const envTriage = "REHOP_TRIAGE"
 //  1. --database
 //  2. $REHOP_TRIAGE
 //  3. triage.database of the file of --config, else of the rehop.yaml in this directory
-//  4. the file that rehop up has in its data directory: that of the file, else rehop-data
+//  4. the file that rehop up has in its data directory: that of the file, else rehop-data. It is of the embedded broker, so not if the file
+//     names another broker.
 //
 // The URL can have a password, so it is never the default of the flag, which help would show.
 type index struct {
@@ -73,6 +74,9 @@ func (x *index) find() (source database.Source, tables dialect.Tables, err error
 	if source = file.Triage.Database; source.Dialect != "" {
 		tables = dialect.Tables{Schema: cmp.Or(tables.Schema, file.Triage.Tables.Schema), Prefix: cmp.Or(tables.Prefix, file.Triage.Tables.Prefix)}
 		return source, tables, x.checkNames(source, tables)
+	}
+	if file.NamesBroker {
+		return source, tables, usage("there is no index of failed messages of the broker in %s: name one with triage.database in the file, --database or $%s", path, envTriage)
 	}
 	local := filepath.Join(cmp.Or(file.Data, localData), serve.IndexFile)
 	if _, err := os.Stat(local); err != nil {

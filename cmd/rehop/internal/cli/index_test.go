@@ -109,6 +109,7 @@ func TestIndexIsFound(t *testing.T) {
 		"none.yaml":    "triage: none",
 		"wrong.yaml":   "triage: {databse: x}",
 		"nowhere.yaml": "data: nowhere",
+		"broker.yaml":  "broker: 'amqp://${NOT_THERE}/'",
 	}
 	for name, text := range files {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -141,6 +142,7 @@ func TestIndexIsFound(t *testing.T) {
 		{exitUsage, "", []string{"--config", "none.yaml"}, "triage in none.yaml is none"},
 		{exitUsage, "", []string{"--config", "wrong.yaml"}, `did you mean "database"?`},
 		{exitUsage, "", []string{"--config", "missing.yaml"}, "missing.yaml"},
+		{exitUsage, "", []string{"--config", "broker.yaml"}, "no index of failed messages of the broker in broker.yaml"},
 		{exitUsage, "", []string{"--config", "nowhere.yaml"}, "set --database or $REHOP_TRIAGE, or triage.database in rehop.yaml (--config)"},
 		{exitUsage, "", []string{"--database", "oracle://ann:secret@host/x"}, "--database: the URL of a database must be"},
 		{exitUsage, "oracle:x", nil, "$REHOP_TRIAGE: the URL of a database must be"},

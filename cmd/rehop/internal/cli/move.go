@@ -125,6 +125,7 @@ func (c *command) moveBetween(ctx context.Context, from, to *admin.Admin, m *mov
 		return found("nothing was changed, because the target would refuse this, or messages could lose their order: %s", counted(n, "problem"))
 	}
 	if m.dryRun {
+		c.notice("nothing was changed: this was a dry run")
 		return nil
 	}
 	if err := c.agree(ctx, m.yes, fmt.Sprintf("move %s", counted(messagesOf(plan), "message"))); err != nil {

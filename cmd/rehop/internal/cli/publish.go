@@ -253,7 +253,7 @@ func (p *publishing) publishOne(ctx context.Context, config rehop.Config) error 
 	m.Headers = maps.Clone(m.Headers)
 	limited, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	err = explainPublish(client.Publish(limited, m))
+	err = explainPublish(client.Publish(limited, m), m.Exchange)
 	if p.json {
 		err = errors.Join(err, p.printLine(publishedOf(0, m.ID, err)))
 	} else if err == nil {
@@ -263,11 +263,13 @@ func (p *publishing) publishOne(ctx context.Context, config rehop.Config) error 
 }
 
 // explainPublish adds to the error of a message what to do about it on the command line.
-func explainPublish(err error) error {
+func explainPublish(err error, exchange string) error {
 	missing, ok := errors.AsType[*rabbit.NoExchangeError](err)
 	switch {
 	case ok:
 		return fmt.Errorf("%w: there is no exchange %q; add it under exchanges in rehop.yaml, or declare it with --declare topic", rehop.ErrUnroutable, missing.Exchange)
+	case errors.Is(err, rehop.ErrUnroutable) && exchange == "":
+		return fmt.Errorf("%w; rehop queues lists the queues, and --exchange names an exchange", err)
 	case errors.Is(err, rehop.ErrUnroutable):
 		return fmt.Errorf("%w; rehop topology plan lists the bindings of rehop.yaml", err)
 	}

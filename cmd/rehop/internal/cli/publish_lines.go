@@ -135,7 +135,7 @@ func (p *publishing) publishBatch(ctx context.Context, client *rehop.Client, b *
 		outcomes = each.Errors
 	}
 	for i, err := range outcomes {
-		err = explainPublish(err)
+		err = explainPublish(err, b.messages[i].Exchange)
 		if p.json {
 			if err := p.printLine(publishedOf(b.lines[i], b.messages[i].ID, err)); err != nil {
 				return err

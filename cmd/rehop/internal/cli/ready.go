@@ -153,7 +153,7 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 	}
 	if report.Console != nil {
 		row("console", report.Console.URL)
-		row("console", report.Console.String())
+		row("", report.Console.String())
 	}
 	for _, f := range report.Flows {
 		name := f.Name

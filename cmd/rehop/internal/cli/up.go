@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -98,8 +100,16 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 			return err
 		}
 		s.Logger.Info("using broker " + at.broker.String() + "; the embedded broker is not started")
+		warnOfData(s.Logger, cmp.Or(f.data, first.Data, localData))
 	}
 	return runService(ctx, s)
+}
+
+// warnOfData warns that the messages of an embedded broker which ran before stay where they are.
+func warnOfData(log *slog.Logger, dir string) {
+	if logs, err := filepath.Glob(filepath.Join(dir, "*.log")); err == nil && len(logs) > 0 {
+		log.Warn("messages of the embedded broker stay in its data directory, and are not used: rehop move takes them to another broker", "data", dir)
+	}
 }
 
 // sameDirectory reports whether two paths are those of one directory: systemd names that of a service by a link.

@@ -32,7 +32,7 @@ func Addresses(path string) (*File, error) {
 	return file, nil
 }
 
-// Index reads only where the index of failed messages of a file is, for commands that use it: Data and Triage. Errors in the other parts of
+// Index reads only where the index of failed messages of a file is, for commands that use it: Data, Triage and NamesBroker. Errors in the other parts of
 // the file do not matter to them.
 func Index(path string) (*File, error) {
 	text, err := read(path)
@@ -57,6 +57,9 @@ func (r *reader) only(names []string, text []byte) *File {
 	kept := *root
 	kept.Content = nil
 	for i := 0; i+1 < len(root.Content); i += 2 {
+		if root.Content[i].Value == "broker" && root.Content[i+1].Tag != "!!null" {
+			file.NamesBroker = true
+		}
 		if slices.Contains(names, root.Content[i].Value) {
 			kept.Content = append(kept.Content, root.Content[i], root.Content[i+1])
 		}

@@ -26,6 +26,8 @@ type File struct {
 	Sum Sum
 	// Broker has the URLs of the broker's nodes.
 	Broker []string
+	// NamesBroker is set by Index, which does not read Broker: the file has that key.
+	NamesBroker bool
 	// Management is the URL of the broker's management API.
 	Management string
 	TLS        TLS

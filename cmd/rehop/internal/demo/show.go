@@ -64,10 +64,17 @@ func (s Sums) String() string {
 	return text.String()
 }
 
-// Next is what a user who has seen the demo can try.
-const Next = `
+// What a user who has seen the demo can try: in a clone of the repository, and with the command.
+const (
+	NextInClone = `
 Next:
   go install ./cmd/rehop    installs the command rehop
-  rehop init                writes a rehop.yaml; rehop up runs it on the embedded broker
-  docs/quickstart.md        from there to a replayed message
+` + next + `  docs/quickstart.md        from there to a replayed message
 `
+	Next = `
+Next:
+` + next + `  rehop help                lists all commands
+`
+	next = `  rehop init                writes a rehop.yaml; rehop up runs it on the embedded broker
+`
+)

@@ -50,7 +50,7 @@ func (r *running) withConsole(others http.Handler) (handler http.Handler, end fu
 		w.Header().Set("Location", strings.TrimPrefix(consolePath, "/")) // relative, because a proxy may have another path
 		w.WriteHeader(http.StatusSeeOther)
 	}))
-	r.report.Console = &ConsoleReport{Token: token.shown, TokenFile: token.file}
+	r.report.Console = &ConsoleReport{Token: token.shown, TokenFile: token.file, New: token.shown != "" && token.file == ""}
 	return mounted(shown, options.Base, toConsole, others), end, nil
 }
 

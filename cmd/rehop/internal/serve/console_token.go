@@ -13,8 +13,10 @@ import (
 // ConsoleReport is where the console is, and how to log in with the token.
 type ConsoleReport struct {
 	URL string `json:"url"`
-	// Token is empty if it was kept by an earlier start, or comes from the environment.
+	// Token is empty if it was kept by an earlier start, comes from the environment, or must not be logged.
 	Token string `json:"token,omitempty"`
+	// New: the token is another one at each start.
+	New bool `json:"new,omitempty"`
 	// TokenFile has the token. Empty: it is not kept.
 	TokenFile string `json:"token_file,omitempty"`
 }
@@ -22,6 +24,8 @@ type ConsoleReport struct {
 // String explains the login in one line.
 func (c ConsoleReport) String() string {
 	switch {
+	case c.Token == "" && c.New:
+		return "with a token that is new at each start and is not logged: set $" + tokenVariable + ", or give users of the file a tag"
 	case c.Token == "" && c.TokenFile == "":
 		return "with the token of $" + tokenVariable
 	case c.Token == "":
