@@ -197,7 +197,7 @@ func (m *move) moveUntilEmpty(ctx context.Context) error {
 			}
 			n, err := m.moveQueue(ctx, q)
 			moved += n
-			if err != nil && (ctx.Err() != nil || !isOfMessage(err)) {
+			if err != nil && (ctx.Err() != nil || !isOfMessage(err) && !inExclusiveUse(err)) {
 				return err
 			}
 			failed[owner] = err
@@ -344,4 +344,10 @@ func isFinal(err error) bool {
 // isOfMessage reports whether the target does not take a message, whatever becomes of others.
 func isOfMessage(err error) bool {
 	return errors.Is(err, rabbit.ErrTooLarge) || errors.Is(err, rabbit.ErrInvalid) || errors.Is(err, rabbit.ErrUnroutable)
+}
+
+// inExclusiveUse reports whether a consumer has a queue of the source exclusively.
+func inExclusiveUse(err error) bool {
+	d, ok := errors.AsType[*rabbit.DeclareError](err)
+	return ok && d.InExclusiveUse()
 }

@@ -132,3 +132,40 @@ func TestMoveOfALargeMessage(t *testing.T) {
 		}
 	})
 }
+
+// A queue that a consumer has exclusively cannot be read: the plan refuses it. If the consumer comes later, the other queues are moved.
+func TestMoveAroundAnExclusiveConsumer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		from, to := newWard(t, nil), newWard(t, nil)
+		for _, queue := range []string{"a", "b", "c"} {
+			from.fill(queue, nil, 3)
+		}
+		consume := func() error {
+			if err := from.ch.Qos(1, 0, false); err != nil {
+				return err
+			}
+			_, err := from.ch.Consume("b", "mine", false, true, false, false, nil)
+			return err
+		}
+		coming := false
+		balance, err := from.admin.Move(t.Context(), to.admin, admin.MoveOptions{Timeout: 5 * time.Second, Progress: func(p admin.MoveProgress) {
+			if p.Queue == "a" && !coming {
+				coming = true
+				if err := consume(); err != nil {
+					t.Error(err)
+				}
+			}
+		}})
+		if err == nil || !strings.Contains(err.Error(), `queue "b"`) || !strings.Contains(err.Error(), "stop the consumer that has it exclusively") {
+			t.Errorf("got %v, want an error that names queue b and what to stop", err)
+		}
+		if a, b, c := to.depth("a"), to.depth("b"), to.depth("c"); a != 3 || b != 0 || c != 3 {
+			t.Errorf("the target has %d, %d and %d messages, want 3, 0 and 3\n%s", a, b, c, balance)
+		}
+		plan, err := from.admin.PlanMove(t.Context(), to.admin, admin.MoveOptions{})
+		if err != nil || len(plan.Refused) != 1 || !strings.Contains(plan.Refused[0].Reason, `consumer "mine"`) {
+			t.Errorf("got plan %+v, %v, want queue b refused because of its consumer", plan, err)
+		}
+	})
+}

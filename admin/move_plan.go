@@ -173,6 +173,9 @@ func (m *move) plan(ctx context.Context) (MovePlan, error) {
 			p.note("%s stays unchanged on the target: %s is %v there, and %v on the source", d.Object, d.Argument, argument(d.Have), argument(d.Want))
 		}
 	}
+	if err := m.checkExclusive(ctx, &p); err != nil {
+		return p, err
+	}
 	if err := m.checkOrder(ctx, plan, &p); err != nil {
 		return p, err
 	}
@@ -192,6 +195,28 @@ func (m *move) plan(ctx context.Context) (MovePlan, error) {
 		p.Queues = append(p.Queues, QueueSize{Name: q.Name, Messages: q.Messages()})
 	}
 	return p, nil
+}
+
+// checkExclusive refuses to move queues that a consumer of the source has exclusively, because nobody else can read them.
+func (m *move) checkExclusive(ctx context.Context, p *MovePlan) error {
+	var consumers []struct {
+		Queue     perhaps[apiName] `json:"queue"`
+		Tag       string           `json:"consumer_tag"`
+		Exclusive bool             `json:"exclusive"`
+	}
+	if err := m.from.management.get(ctx, "/api/consumers/%s?columns=queue.name,consumer_tag,exclusive", &consumers); err != nil {
+		if refused(err) {
+			return nil // the move itself finds them
+		}
+		return err
+	}
+	for _, c := range consumers {
+		at := slices.IndexFunc(m.queues, func(q movedQueue) bool { return q.Name == c.Queue.object.Name })
+		if c.Exclusive && at >= 0 {
+			p.refuse(m.queues[at].Object(), "consumer %q of the source has it exclusively, so nobody else can read it: stop that consumer, or leave the queue out", c.Tag)
+		}
+	}
+	return nil
 }
 
 // checkOrder refuses to move queues whose messages could lose their order.

@@ -84,6 +84,9 @@ func (m *move) pass(ctx context.Context, q movedQueue) error {
 			return err
 		}
 	}
+	if err := m.accepts(limited); err != nil {
+		return err
+	}
 	m.progress.Queue, m.progress.Waiting = q.Name, ""
 	if _, err := m.from.takeFrom(ctx, from, "", Options{}, t); err != nil {
 		return err
@@ -92,6 +95,21 @@ func (m *move) pass(ctx context.Context, q movedQueue) error {
 		return nil
 	}
 	return m.to.write.DeleteExchange(limited, layouts.CarryExchange(q.Name))
+}
+
+// accepts waits until the target confirms messages. Before that, none of the source are taken: while the target accepts none, because of an alarm, they
+// would be unacked, and if this process is killed then, again and again, their queues can drop them by their delivery limits.
+func (m *move) accepts(ctx context.Context) error {
+	// A broker with an alarm blocks a connection after the first message, which it may still confirm.
+	for range 2 {
+		probe := rabbit.Item{Key: tryPrefix + rabbit.NewID(), Message: &rabbit.Publishing{DeliveryMode: rabbit.Transient}}
+		err := errors.Join(m.to.sender.PublishBatch(ctx, []rabbit.Item{probe}, true)...)
+		if errors.Is(err, rabbit.ErrBlocked) || errors.Is(err, rabbit.ErrDisconnected) || errors.Is(err, rabbit.ErrClosed) || ctx.Err() != nil {
+			return fmt.Errorf("the target does not confirm messages: %w", err)
+		}
+		// Every other answer is one: that no queue has this name, or that the user may not publish to the default exchange.
+	}
+	return nil
 }
 
 // removeCarrier deletes what a move that was killed has left.

@@ -475,7 +475,19 @@ func TestMoveToABlockedBroker(t *testing.T) {
 			from.publish("q")
 		}
 		control.Block(true)
-		if _, err = from.admin.Move(t.Context(), to.admin, admin.MoveOptions{Timeout: 10 * time.Second}); !errors.Is(err, rehop.ErrBlocked) {
+		moved := make(chan error, 1)
+		go func() {
+			_, err := from.admin.Move(t.Context(), to.admin, admin.MoveOptions{Timeout: 10 * time.Second})
+			moved <- err
+		}()
+		// A process that is killed now has no message that its queue could count as delivered.
+		for range 9 {
+			time.Sleep(time.Second)
+			if n := from.depth("q"); n != 30 {
+				t.Fatalf("while the target accepts nothing, got %d messages ready on the source, want all 30", n)
+			}
+		}
+		if err := <-moved; !errors.Is(err, rehop.ErrBlocked) {
 			t.Errorf("got %v, want ErrBlocked", err)
 		}
 		if n := from.depth("q"); n != 30 {

@@ -71,6 +71,11 @@ func (e *DeclareError) Missing() bool {
 	return e.Code == amqp.NotFound && strings.HasPrefix(e.Reason, "NOT_FOUND - no "+e.Object+" '")
 }
 
+// InExclusiveUse reports whether a consumer has the queue exclusively, so that there can be no other.
+func (e *DeclareError) InExclusiveUse() bool {
+	return e.Code == amqp.AccessRefused && strings.HasSuffix(e.Reason, " in exclusive use")
+}
+
 // Differs reports whether the broker refused an object because it has it with other arguments.
 func Differs(err error) bool {
 	d, is := errors.AsType[*DeclareError](err)
@@ -121,6 +126,10 @@ func declareError(object, name string, err error) error {
 			d.Hint = "it exists and cannot be used now: start the node that the broker names, or see its log"
 		}
 	case amqp.AccessRefused:
+		if d.InExclusiveUse() {
+			d.Hint = "stop the consumer that has it exclusively"
+			break
+		}
 		d.Hint = "grant the user configure, write and read permission for it"
 	case amqp.ResourceLocked:
 		d.Hint = "another connection holds it exclusively: stop that one or use another name"
