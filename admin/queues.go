@@ -46,8 +46,8 @@ type Overview struct {
 
 // QueueSize is a queue with the number of its messages.
 type QueueSize struct {
-	Name     string
-	Messages int
+	Name     string `json:"name"`
+	Messages int    `json:"messages"`
 }
 
 // Queues lists rehop's queues, sorted by name. It needs the management API. How many messages are ready comes from the queues

@@ -55,7 +55,7 @@ type Server struct {
 	Name string
 	// FrameMax is the largest frame in bytes. Clients can choose a smaller one. Default: 128 KiB.
 	FrameMax int
-	// ChannelMax is how many channels a connection can have, at most 65535. Default: 2047.
+	// ChannelMax is how many channels a connection can have, at most 65535. Those of Dial can have at least 2047. Default: 2047.
 	ChannelMax int
 	// Heartbeat is the interval that the server suggests to clients. A negative value suggests none. Default: 60 s.
 	Heartbeat time.Duration
@@ -192,7 +192,7 @@ func (s *Server) config() (node.Config, error) {
 	config := node.Config{
 		Dir: s.Dir, Store: store.Options{Sync: store.SyncMode(s.Sync), DiskReserve: s.DiskReserve}, Compat: compat,
 		Name: cmp.Or(s.Name, "rehop"), Version: compat.Release(),
-		FrameMax: cmp.Or(s.FrameMax, 128<<10), ChannelMax: cmp.Or(s.ChannelMax, 2047), Heartbeat: max(cmp.Or(s.Heartbeat, time.Minute), 0),
+		FrameMax: cmp.Or(s.FrameMax, 128<<10), ChannelMax: cmp.Or(s.ChannelMax, node.DefaultChannelMax), Heartbeat: max(cmp.Or(s.Heartbeat, time.Minute), 0),
 		MaxMessage: cmp.Or(s.MaxMessage, 16<<20), MaxConnections: s.MaxConnections, MaxHandshakes: descriptors.Share(4, 16, 2048),
 		MemoryLimit: memoryLimit, MessageCache: cmp.Or(s.MessageCache, min(32<<20, memoryLimit/8)),
 		ConsumerTimeout: max(cmp.Or(s.ConsumerTimeout, 30*time.Minute), 0), Logger: cmp.Or(s.Logger, slog.Default()),

@@ -195,7 +195,11 @@ func (s *Service) collectOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.Reports(ctx, admin.ReportOptions{Queue: s.config.ReportsQueue}, s.take)
+	err = a.Reports(ctx, admin.ReportOptions{Queue: s.config.ReportsQueue}, s.take)
+	if now, connectErr := s.config.Connect(ctx); connectErr == nil && now != a {
+		return nil // Connect has replaced the connection, and closed this one
+	}
+	return err
 }
 
 // take records reports.

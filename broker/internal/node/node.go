@@ -17,6 +17,9 @@ import (
 	"github.com/rehop/rehop/internal/throttle"
 )
 
+// DefaultChannelMax is how many channels a connection can have by default, as in RabbitMQ.
+const DefaultChannelMax = 2047
+
 // Config is the configuration of a node. Every field has a value.
 type Config struct {
 	// Dir is the directory for durable data; empty: nothing is durable.

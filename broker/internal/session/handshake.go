@@ -171,6 +171,9 @@ func (n *Server) serverProperties() wire.Table {
 // tune negotiates limits: the lower of the broker's and the client's, where 0 means none.
 func (c *Connection) tune() error {
 	config := c.node.Config
+	if c.peer.InProcess() { // a low limit is for other programs, and must not break the one that the broker is part of
+		config.ChannelMax = max(config.ChannelMax, node.DefaultChannelMax)
+	}
 	c.out.send(0, &wire.ConnectionTune{ChannelMax: uint16(config.ChannelMax), FrameMax: uint32(config.FrameMax), Heartbeat: uint16(config.Heartbeat / time.Second)})
 	m, err := c.next()
 	if err != nil {

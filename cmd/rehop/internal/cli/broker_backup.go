@@ -25,7 +25,7 @@ func (c *command) brokerBackup() *cobra.Command {
 		Short: "Write a backup of a running broker to a file",
 		Long: `Backup writes everything that an embedded broker keeps on disk to a file, as it was at one moment:
 virtual hosts, users, permissions, policies, exchanges, queues, bindings, and messages with their delays.
-All messages that were confirmed before the backup began are in it, unless they were acked before.
+All messages that were confirmed before the backup began are in it, except transient messages and those that were acked before.
 The broker continues to work meanwhile. The file has the bodies of messages and the hashes of
 passwords; only its owner can read it.
 

@@ -23,7 +23,7 @@ func flagValues() map[string][]string {
 		"declare":    {"topic", "direct", "fanout", "headers"},
 		"format":     {"svg", "mermaid"},
 		"mode":       {string(load.Publish), string(load.Consume), string(load.Both)},
-		"log-format": {"text", "json"},
+		"log-format": {"auto", "text", "json"},
 		"log-level":  {"debug", "info", "warn", "error"},
 		"rabbitmq":   {"3.10", "3.13", "4.0", "4.3"},
 	}
@@ -49,6 +49,11 @@ func (c *command) completeBelow(cmd *cobra.Command) {
 	}
 	if cmd.LocalNonPersistentFlags().Lookup("queue") != nil {
 		must(cmd.RegisterFlagCompletionFunc("queue", c.queueNames))
+	}
+	for _, name := range []string{"exchange", "except", "id"} { // names that are not known here, and no files
+		if cmd.LocalNonPersistentFlags().Lookup(name) != nil {
+			must(cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
+		}
 	}
 	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
 		cmd.ValidArgsFunction = c.argumentsOf(cmd.Use)
@@ -79,8 +84,13 @@ func (c *command) argumentsOf(use string) cobra.CompletionFunc {
 		switch strings.Trim(name, "[]…") {
 		case "queue":
 			return c.queueNames(cmd, args, begin)
-		case "rehop.yaml", "file":
+		case "rehop.yaml":
 			return yamlFiles(cmd, args, begin)
+		case "file":
+			if !slices.Contains([]string{"backup", "restore", "import", "export"}, cmd.Name()) {
+				return yamlFiles(cmd, args, begin)
+			}
+			return nil, cobra.ShellCompDirectiveDefault
 		case "directory":
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		}

@@ -69,6 +69,7 @@ may give it to another one.`,
 	}
 	s = c.newStore(cmd.Flags())
 	cmd.Flags().StringVar(&state, "state", string(outbox.StateSetAside), "ready, delayed, set aside or kept")
+	completeValues(cmd, "state", []string{string(outbox.StateReady), string(outbox.StateDelayed), string(outbox.StateSetAside), string(outbox.StateKept)})
 	cmd.Flags().StringVar(&after, "after", "", "list the messages after this row, or after this number (default from the first)")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "list at most this many")
 	return cmd

@@ -155,7 +155,18 @@ func (c *command) findAPI(broker brokerPlace) apiPlace {
 	case file != nil && c.namedBroker() == "" && len(file.Broker) == 0:
 		return embeddedAPI(file)
 	}
+	if file == nil { // because the broker is named; it may be the one that rehop up runs for the file in this directory
+		file, _ = fileHere() // it is not needed, so its errors do not matter
+	}
+	if file != nil && isOfFile(broker, file) {
+		return embeddedAPI(file)
+	}
 	return apiPlace{url: besideBroker(broker.urls), from: "the default for the broker of " + broker.from, optional: true}
+}
+
+// isOfFile reports whether a broker is the one that rehop up starts for a file.
+func isOfFile(broker brokerPlace, file *config.File) bool {
+	return len(file.Broker) == 0 && len(broker.urls) == 1 && config.IsHere(broker.urls[0], cmp.Or(file.Listen.AMQP, localAMQP))
 }
 
 func namedAPI(text, from string) apiPlace {

@@ -52,6 +52,18 @@ func TestPlaces(t *testing.T) {
 			broker: "amqp://one/", env: map[string]string{envBroker: "amqp://two/", envManagement: "http://other:1"},
 			wantBroker: "amqp://one/", wantFrom: "--broker", wantAPI: "http://one:15672",
 		},
+		"the environment names the broker of the file": {
+			env: map[string]string{envBroker: "amqp://guest:guest@127.0.0.1:41051"}, file: "listen: {amqp: 'localhost:41051', management: '127.0.0.1:41052'}",
+			wantBroker: "amqp://guest:guest@127.0.0.1:41051", wantFrom: "$REHOP_BROKER", wantAPI: "http://127.0.0.1:41052", wantAPIFrom: "listen.management in rehop.yaml",
+		},
+		"the environment names another broker than that of the file": {
+			env: map[string]string{envBroker: "amqp://guest:guest@127.0.0.1:41059"}, file: "listen: {amqp: 'localhost:41051', management: '127.0.0.1:41052'}",
+			wantBroker: "amqp://guest:guest@127.0.0.1:41059", wantFrom: "$REHOP_BROKER", wantAPI: "http://127.0.0.1:15672",
+		},
+		"an environment of blanks": {
+			env:        map[string]string{envBroker: " "},
+			wantBroker: localBroker, wantFrom: fromMachine, wantAPI: "http://localhost:15672",
+		},
 		"the environment names only the API": {
 			broker: "amqp://one/", env: map[string]string{envManagement: "http://other:1"},
 			wantBroker: "amqp://one/", wantFrom: "--broker", wantAPI: "http://other:1",

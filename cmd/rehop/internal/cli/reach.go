@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -52,7 +53,9 @@ func (r *reach) adopt(file *config.File) {
 }
 
 // namedBroker is the broker of the command line or the environment, or "".
-func (c *command) namedBroker() string { return cmp.Or(c.reach.broker, c.env(envBroker)) }
+func (c *command) namedBroker() string {
+	return cmp.Or(c.reach.broker, strings.TrimSpace(c.env(envBroker)))
+}
 
 // tlsConfig returns the TLS settings of the flags, or nil if there are none.
 func (r *reach) tlsConfig() (*tls.Config, error) {

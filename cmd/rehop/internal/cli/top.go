@@ -66,6 +66,7 @@ In a terminal, s changes the order and q quits. Otherwise top prints a table for
 	cmd.Flags().DurationVar(&t.every, "every", 2*time.Second, "how often the picture is updated")
 	cmd.Flags().IntVar(&t.count, "count", 0, "end after this many pictures (default: when you quit)")
 	cmd.Flags().StringVar(&t.sort, "sort", topOrders[0], "order of the rows: "+strings.Join(topOrders, ", "))
+	completeValues(cmd, "sort", topOrders)
 	return cmd
 }
 

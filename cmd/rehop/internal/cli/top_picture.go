@@ -68,7 +68,7 @@ func topLines(rows []admin.Queue, wide int) (lines []tty.Line) {
 		lines = append(lines, topLine(q, wide))
 	}
 	if len(rows) == 0 {
-		lines = append(lines, tty.Line{}.And(tty.Faint, " no such queues"))
+		lines = append(lines, tty.Line{}.And(tty.Faint, " rehop consumes no such queue"))
 	}
 	return lines
 }

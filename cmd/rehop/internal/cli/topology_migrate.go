@@ -54,6 +54,7 @@ It prints its steps and asks, or needs --yes. If it is interrupted or killed, ru
 	flags.DurationVar(&o.Settle, "settle", 0, "how long no message may have arrived in the queue before it is deleted (default 12s)")
 	flags.BoolVar(&dryRun, "dry-run", false, "print the steps, and change nothing")
 	addYes(flags, &yes)
+	completeValues(cmd, "consumers", []string{string(admin.RefuseConsumers), string(admin.AwaitConsumers), string(admin.IgnoreConsumers)})
 	return cmd
 }
 

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"context"
 	"net"
 	"net/url"
 	"os"
+	"time"
 )
 
 // IsHere reports whether a broker's URL is an address on which a listener of this machine would listen.
@@ -16,16 +18,41 @@ func IsHere(broker, listen string) bool {
 	if err != nil || port != PortOf(u) {
 		return false
 	}
-	own, wanted := net.ParseIP(host), net.ParseIP(u.Hostname())
+	own := net.ParseIP(host)
 	everywhere := host == "" || own.IsUnspecified()
-	switch name, _ := os.Hostname(); {
-	case u.Hostname() == "" || u.Hostname() == "localhost" || wanted.IsLoopback() || wanted.IsUnspecified(): // connecting to 0.0.0.0 reaches this machine
-		return everywhere || host == "localhost" || own.IsLoopback()
-	case u.Hostname() == host || everywhere && u.Hostname() == name:
+	if name, err := os.Hostname(); u.Hostname() == host || everywhere && err == nil && u.Hostname() == name {
 		return true
 	}
-	return everywhere && isOwn(wanted)
+	for _, wanted := range addressesOf(u.Hostname()) {
+		switch {
+		case wanted.IsLoopback() || wanted.IsUnspecified(): // connecting to 0.0.0.0 reaches this machine
+			return everywhere || host == "localhost" || own.IsLoopback()
+		case wanted.Equal(own) || everywhere && isOwn(wanted):
+			return true
+		}
+	}
+	return false
 }
+
+// addressesOf are the addresses of a host, none if its name leads nowhere.
+func addressesOf(host string) []net.IP {
+	switch ip := net.ParseIP(host); {
+	case ip != nil:
+		return []net.IP{ip}
+	case host == "" || host == "localhost":
+		return []net.IP{net.IPv6loopback}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookupLimit)
+	defer cancel()
+	all, err := net.DefaultResolver.LookupIP(ctx, "ip", host)
+	if err != nil {
+		return nil // who connects there gets the reason
+	}
+	return all
+}
+
+// lookupLimit is how long finding the addresses of a name may take.
+const lookupLimit = time.Second
 
 // isOwn reports whether an address is one of this machine.
 func isOwn(ip net.IP) bool {
