@@ -10,7 +10,7 @@ AT_ONCE ?= 4
 RACE = $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && echo -race)
 # What the race detector runs through of integration. It makes SQLite, which is C translated to Go, and templates ten times as slow, so tests with
 # SQLite or a browser are built without it; and the other packages start processes, which it does not see.
-RACED := ./admining ./connections ./errorqueues ./layouts ./publishing ./relaying ./retrying ./sqlboxes ./subscribing ./sweeping ./topologies ./triaging
+RACED := ./admining ./connections ./errorqueues ./layouts ./publishing ./relaying ./retrying ./subscribing ./sweeping ./topologies ./triaging
 STATICCHECK := $(CURDIR)/bin/staticcheck
 REPORT := $(CURDIR)/bin/testreport
 STRESS := $(CURDIR)/bin/stress/stress
@@ -54,7 +54,7 @@ race: services $(REPORT) ## the tests in which goroutines meet, with the race de
 	$(TESTS) -race -cpu 1 $$($(GO) list ./... | grep -v /internal/archtest$$); \
 	(cd tools && export GOWORK=off; $(TESTS) -race $$($(GO) list ./... | grep -v /tools/release$$)); \
 	for m in outbox/outboxpgx rehopotel cmd/rehop examples; do (cd $$m && $(TESTS) -race -cpu 1 ./...); done; \
-	cd integration && $(TESTS) -race -p $(AT_ONCE) $(RACED)) | $(REPORT) || failed=1; exit $$failed
+	cd integration && { $(TESTS) -race -p $(AT_ONCE) $(RACED); $(TESTS) -race -run '^(TestPostgres|TestPgx|TestMySQL)$$' ./sqlboxes; }) | $(REPORT) || failed=1; exit $$failed
 
 matrix: $(REPORT) ## the whole integration suite on each release of RabbitMQ; ends with a table. RELEASES chooses
 	@scripts/services up $(foreach r,$(OLDER),rabbitmq-$r)
