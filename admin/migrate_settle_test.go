@@ -33,6 +33,7 @@ type ward struct {
 	admin  *admin.Admin
 	ch     *amqp.Channel
 	late   *lateStatistics // none: they are never late
+	slow   time.Duration   // how long the API takes to answer
 }
 
 func newWard(t *testing.T, late *lateStatistics) *ward {
@@ -86,6 +87,7 @@ func (w *ward) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Body = http.NoBody
 	}
 	r.RequestURI = r.URL.RequestURI()
+	time.Sleep(w.slow) // in a bubble
 	if w.late != nil {
 		if answer, ok := w.late.answer(r.URL.Path); ok {
 			return answer, nil

@@ -102,7 +102,7 @@ func (a *Admin) Move(ctx context.Context, to *Admin, o MoveOptions) (Balance, er
 		return Balance{}, fmt.Errorf("move: no message was moved: %w", err)
 	}
 	err = m.moveUntilEmpty(ctx)
-	balance, fault := m.balance(ctx)
+	balance, fault := m.balance(ctx, err != nil)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("move: %w", err)

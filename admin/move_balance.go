@@ -70,11 +70,21 @@ func (m *move) row(queue string) *BalanceRow {
 	return row
 }
 
-// balance is the balance at the end. It is not certain what is left if there is an error.
-func (m *move) balance(ctx context.Context) (Balance, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
-	defer cancel()
-	_, _, err := m.countLeft(ctx, nil)
+// balance is the balance at the end. It is not certain what is left if there is an error. After a move that was ended, or that a broker
+// has not answered, nobody wants to wait long for it.
+func (m *move) balance(ctx context.Context, failed bool) (Balance, error) {
+	count := func(ctx context.Context) error {
+		_, _, err := m.countLeft(ctx, nil)
+		return err
+	}
+	var err error
+	if failed {
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
+		defer cancel()
+		err = count(short)
+	} else {
+		err = m.patiently(ctx, count)
+	}
 	b := Balance{Queues: []BalanceRow{}}
 	for _, row := range m.rows {
 		if row.Moved+row.Again+row.Left+row.Arrived+row.Due > 0 {

@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -166,6 +167,23 @@ func TestMoveAroundAnExclusiveConsumer(t *testing.T) {
 		plan, err := from.admin.PlanMove(t.Context(), to.admin, admin.MoveOptions{})
 		if err != nil || len(plan.Refused) != 1 || !strings.Contains(plan.Refused[0].Reason, `consumer "mine"`) {
 			t.Errorf("got plan %+v, %v, want queue b refused because of its consumer", plan, err)
+		}
+	})
+}
+
+// TestMoveFromASlowBroker: a management API that takes its time makes a move slow, and does not fail it.
+func TestMoveFromASlowBroker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		from, to := newWard(t, nil), newWard(t, nil)
+		const queues = 20
+		for i := range queues {
+			from.fill(fmt.Sprintf("q%d", i), nil, 3)
+		}
+		from.slow = time.Second
+		balance, err := from.admin.Move(t.Context(), to.admin, admin.MoveOptions{})
+		if sum := balance.Sum(); err != nil || sum.Moved != 3*queues || sum.Left != 0 {
+			t.Errorf("got %v and\n%s\nwant %d messages moved", err, balance, 3*queues)
 		}
 	})
 }
