@@ -9,7 +9,7 @@ func (q Query) Match(m *Message) bool {
 	for i := range q.conditions {
 		c := &q.conditions[i]
 		if terms == nil && c.terms() != nil {
-			terms = termsOf(m)
+			terms = termsOf(m, nil)
 		}
 		if c.matches(m, terms) == c.negated {
 			return false
@@ -68,7 +68,7 @@ func (c *condition) inAllTerms(m *Message) bool {
 	if !c.negated {
 		return c.inText(m)
 	}
-	return c.inText(m) && c.matches(m, termsOf(m))
+	return c.inText(m) && c.matches(m, termsOf(m, nil))
 }
 
 // inText reports whether the words of a condition follow each other in one text of the message.

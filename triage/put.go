@@ -12,14 +12,19 @@ import (
 // nothing, whatever its state is now. A message that fails again after a replay is the same message in the index, and its state is Failed
 // again. Of two messages that are the same in every respect Put knows only one; [Store.Reconcile] counts both.
 func (s *Store) Put(ctx context.Context, messages []Message) error {
-	if len(messages) == 0 {
-		return nil
-	}
 	all, err := s.prepare(messages)
 	if err != nil {
 		return fmt.Errorf("triage: %w", err)
 	}
-	err = s.write(ctx, func(w *writer) error {
+	return s.put(ctx, all)
+}
+
+// put records messages in one transaction.
+func (s *Store) put(ctx context.Context, all []incoming) error {
+	if len(all) == 0 {
+		return nil
+	}
+	err := s.write(ctx, func(w *writer) error {
 		b, err := w.begin(ctx, all)
 		if err != nil {
 			return err
@@ -30,7 +35,7 @@ func (s *Store) Put(ctx context.Context, messages []Message) error {
 		return b.flush(ctx)
 	})
 	if err != nil {
-		return fmt.Errorf("triage: put %d messages: %w", len(messages), err)
+		return fmt.Errorf("triage: put %d messages: %w", len(all), err)
 	}
 	return nil
 }

@@ -110,9 +110,9 @@ func wordTerms(kind kindOfTerm, words []word) (all []anyOf) {
 
 // searchedValue are the terms of a value that a query has: as a text, and as a number if it can be one.
 func searchedValue(kind kindOfTerm, path, value string) anyOf {
-	terms := anyOf(valueTerms(kind, path, value, ""))
+	terms := anyOf{knownTerms(nil).value(kind, path, value, "")}
 	if number, ok := canonicalNumber(value); ok {
-		terms = append(terms, valueTerms(kind, path, "", number)...)
+		terms = append(terms, knownTerms(nil).value(kind, path, "", number))
 	}
 	return terms
 }

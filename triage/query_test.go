@@ -162,7 +162,7 @@ func TestTermsAreBounded(t *testing.T) {
 		"10 MB word": {strings.Repeat("x", 10<<20), true}, "JSON": {`{"a":"` + strings.Repeat("y ", maxText) + `"}`, true},
 		"binary": {strings.Repeat("\xff\x00\x01abcd", 100), false},
 	} {
-		s := termsOf(&Message{Body: []byte(c.body)})
+		s := termsOf(&Message{Body: []byte(c.body)}, nil)
 		if s.full != c.full || len(s.terms) > maxTerms {
 			t.Errorf("%s: got %d terms, partial %v, want at most %d and %v", name, len(s.terms), s.full, maxTerms, c.full)
 		}

@@ -40,24 +40,31 @@ type properties struct {
 	AppID           []byte `json:"app_id,omitempty"`
 }
 
-// prepare computes what is recorded of messages, on all processors.
+// prepare computes what is recorded of messages.
 func (s *Store) prepare(messages []Message) ([]incoming, error) {
+	all, errs := s.prepareEach(messages)
+	return all, cmp.Or(errs...)
+}
+
+// prepareEach is prepare, on all processors, with an error for each message.
+func (s *Store) prepareEach(messages []Message) ([]incoming, []error) {
 	all := make([]incoming, len(messages))
 	errs := make([]error, len(messages))
 	var next atomic.Int64
 	var working sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), (len(messages)+9)/10) {
 		working.Go(func() {
+			known := make(knownTerms)
 			for i := next.Add(1) - 1; i < int64(len(messages)); i = next.Add(1) - 1 {
-				errs[i] = s.prepareOne(&messages[i], &all[i])
+				errs[i] = s.prepareOne(&messages[i], &all[i], known)
 			}
 		})
 	}
 	working.Wait()
-	return all, cmp.Or(errs...)
+	return all, errs
 }
 
-func (s *Store) prepareOne(m *Message, in *incoming) (err error) {
+func (s *Store) prepareOne(m *Message, in *incoming, known knownTerms) (err error) {
 	if err := m.check(); err != nil {
 		return err
 	}
@@ -77,10 +84,10 @@ func (s *Store) prepareOne(m *Message, in *incoming) (err error) {
 	if in.properties, err = json.Marshal(p); err != nil {
 		return err
 	}
-	terms := termsOf(m)
+	terms := termsOf(m, known)
 	in.message, in.failure, in.ordered = m, failureOf(m), moment(m.failedAt())
 	in.group, in.title = s.grouping.groupID(m)
-	terms.terms[newTerm(termGroup, in.group)] = struct{}{}
+	terms.terms[known.term(termGroup, in.group)] = struct{}{}
 	in.terms, in.partial = terms.sorted(), terms.full
 	return nil
 }

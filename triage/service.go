@@ -211,17 +211,22 @@ func (s *Service) take(ctx context.Context, some []admin.Report) error {
 			outcomes = append(outcomes, Outcome{Run: r.Outcome.Run, ID: r.Outcome.ID, Handled: r.Outcome.Handled})
 			continue
 		}
-		m := FromFailed(r.FailedQueue, *r.Failed)
-		if err := s.store.prepareOne(&m, &incoming{}); err != nil {
-			s.log.Warn("triage: a failed message cannot be indexed; it is in its failed queue", "queue", r.FailedQueue, "id", m.ID, "err", err)
+		messages = append(messages, FromFailed(r.FailedQueue, *r.Failed))
+	}
+	all, errs := s.store.prepareEach(messages)
+	usable := all[:0]
+	for i, err := range errs {
+		if err != nil {
+			m := &messages[i]
+			s.log.Warn("triage: a failed message cannot be indexed; it is in its failed queue", "queue", m.FailedQueue, "id", m.ID, "err", err)
 			continue
 		}
-		messages = append(messages, m)
+		usable = append(usable, all[i])
 	}
-	if err := s.store.Put(ctx, messages); err != nil {
+	if err := s.store.put(ctx, usable); err != nil {
 		return err
 	}
-	s.put.Add(int64(len(messages)))
+	s.put.Add(int64(len(usable)))
 	return s.store.PutOutcomes(ctx, outcomes)
 }
 

@@ -36,15 +36,37 @@ const (
 	termGroup     kindOfTerm = 'g' // the store adds it, because it depends on the grouping
 )
 
-func newTerm(kind kindOfTerm, parts ...string) term {
+func newTerm(kind kindOfTerm, parts ...string) term { return knownTerms(nil).term(kind, parts...) }
+
+// knownTerms are terms that were computed before: most words are in many messages, and to find their terms here takes a fraction of
+// the time. Nil: none are kept.
+type knownTerms map[string]term
+
+// Bounds of knownTerms.
+const (
+	maxKnown     = 4096
+	maxKnownSize = 64 // bytes
+)
+
+func (k knownTerms) term(kind kindOfTerm, parts ...string) term {
 	var space [128]byte
 	buffer := append(space[:0], byte(kind))
 	for _, part := range parts {
 		buffer = binary.AppendUvarint(buffer, uint64(len(part)))
 		buffer = append(buffer, part...)
 	}
+	if t, ok := k[string(buffer)]; ok {
+		return t
+	}
 	sum := sha256.Sum256(buffer)
-	return term(binary.BigEndian.Uint64(sum[:8]) >> 8)
+	t := term(binary.BigEndian.Uint64(sum[:8]) >> 8)
+	if k != nil && len(buffer) <= maxKnownSize {
+		if len(k) >= maxKnown {
+			clear(k)
+		}
+		k[string(buffer)] = t
+	}
+	return t
 }
 
 // appendCompact writes a term as a word of 8 bytes beyond ASCII, all of which SQLite takes for letters. Most terms are in few messages, so the
@@ -89,22 +111,25 @@ func (s *termSet) has(t term) bool {
 func (s *termSet) sorted() []term { return slices.Sorted(maps.Keys(s.terms)) }
 
 // termsOf are the terms of a message. If it has too many, the fields and headers come first, then the body from its beginning.
-func termsOf(m *Message) *termSet {
+func termsOf(m *Message, known knownTerms) *termSet {
 	s := &termSet{terms: make(map[term]struct{}, 64)}
-	for kind, name := range map[kindOfTerm]string{termQueue: m.Queue, termKind: m.Kind, termKey: m.Key, termExchange: m.Exchange, termHost: m.Host, termVersion: m.Version, termID: m.ID} {
-		s.add(newTerm(kind, name))
+	for _, field := range [...]struct {
+		kind kindOfTerm
+		text string
+	}{{termQueue, m.Queue}, {termKind, m.Kind}, {termKey, m.Key}, {termExchange, m.Exchange}, {termHost, m.Host}, {termVersion, m.Version}, {termID, m.ID}} {
+		s.add(known.term(field.kind, field.text))
 	}
 	for i := range len(m.Key) {
 		if m.Key[i] == '.' {
-			s.add(newTerm(termKeyPrefix, m.Key[:i+1]))
+			s.add(known.term(termKeyPrefix, m.Key[:i+1]))
 		}
 	}
 	addWords := func(kind kindOfTerm) func(word) bool {
 		var before word
 		return func(w word) bool {
-			ok := s.add(newTerm(kind, w.text))
+			ok := s.add(known.term(kind, w.text))
 			if ok && w.joined && before.single {
-				ok = s.add(newTerm(kind, before.text+w.text))
+				ok = s.add(known.term(kind, before.text+w.text))
 			}
 			before = w
 			return ok
@@ -112,15 +137,11 @@ func termsOf(m *Message) *termSet {
 	}
 	eachWord(bounded(m.Error, s), addWords(termErrorWord))
 	eachHeader(m.Headers, func(path, text, number string) {
-		for _, t := range valueTerms(termHeader, path, text, number) {
-			s.add(t)
-		}
+		s.add(known.value(termHeader, path, text, number))
 	})
 	eachText(m, func(text string) { eachWord(bounded(text, s), addWords(termWord)) })
 	whole := eachBodyWord(m.Body, addWords(termWord), func(path, text, number string) {
-		for _, t := range valueTerms(termBody, path, text, number) {
-			s.add(t)
-		}
+		s.add(known.value(termBody, path, text, number))
 	})
 	s.full = s.full || !whole
 	return s
@@ -141,12 +162,12 @@ func bounded(text string, s *termSet) string {
 	return text[:end]
 }
 
-// valueTerms are the terms of a field's value: as a text, and as a number if it is one.
-func valueTerms(kind kindOfTerm, path, text, number string) []term {
+// value is the term of a field's value: of a number, if it is one, or of a text.
+func (k knownTerms) value(kind kindOfTerm, path, text, number string) term {
 	if number != "" {
-		return []term{newTerm(kind, path, "number", number)}
+		return k.term(kind, path, "number", number)
 	}
-	return []term{newTerm(kind, path, "text", fold(text))}
+	return k.term(kind, path, "text", fold(text))
 }
 
 // eachText shows the texts of a message other than its body.
