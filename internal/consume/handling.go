@@ -56,6 +56,7 @@ type inOrder struct {
 	keyless *PanicError       // why its key is not known
 	record  *envelope.Failure // what is written into the copy of the message; nil if there is none to write
 	pending *Result           // what is reported when the delivery is acked; nil if the handler has not run
+	settled bool              // the delivery was acked; the lock of the session guards it
 	// The copy of the message in the held queue, whose delivery is acked instead, or the message of which this is the
 	// copy. The lock of the session guards it.
 	exchanged *Handling

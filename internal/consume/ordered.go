@@ -367,6 +367,7 @@ func (r *ordered) ack(h *Handling) {
 		by(delivery)
 		return
 	}
+	h.settled = true
 	delete(r.pending, h)
 	r.sub.settle(h, *h.pending, func(d *rabbit.Delivery) bool {
 		delivery.Note = d.Note
@@ -431,42 +432,42 @@ func (r *ordered) wakeAll() {
 
 // take waits for a message to handle, which ends with endTurn. False: this session has no more.
 func (r *ordered) take() (*ordering.Message, bool) {
-	for r.awaitRunnable() && r.takeTurn() {
-		m, handle := r.taken()
-		if handle {
+	for r.awaitRunnable() {
+		m, ok := r.owner.Take(time.Now())
+		crashed, skipped := ok && r.owner.Crashed(m), ok && m.Skipped()
+		r.carryOut()
+		r.mu.Unlock()
+		switch {
+		case crashed, skipped:
+			r.giveUp(m, crashed)
+		case ok:
 			return m, true
 		}
-		r.sub.endTurn()
+		r.sub.endTurn() // there is none any more, or it is not to be handled
 	}
 	return nil, false
 }
 
-// awaitRunnable waits until there may be a message to take. False: this session has no more.
+// awaitRunnable waits until there may be a message to take, and a handler may run. The session is locked then. False: this session
+// has no more.
 func (r *ordered) awaitRunnable() bool {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for {
-		switch {
-		case r.sub.stopping() || r.owner.Closed():
-			return false
-		case r.owner.Runnable() > 0:
+	for !r.sub.stopping() && !r.owner.Closed() {
+		if r.owner.Runnable() == 0 {
+			r.idle++
+			r.ready.Wait()
+			continue
+		}
+		if r.sub.settings.Order.Shared == nil {
 			return true
 		}
-		r.idle++
-		r.ready.Wait()
+		r.mu.Unlock()
+		if !r.takeTurn() {
+			return false
+		}
+		r.mu.Lock()
+		return true
 	}
-}
-
-// taken takes a message. False: there is none any more, or it is not to be handled.
-func (r *ordered) taken() (*ordering.Message, bool) {
-	r.mu.Lock()
-	m, ok := r.owner.Take(time.Now())
-	crashed, skipped := ok && r.owner.Crashed(m), ok && m.Skipped()
-	r.carryOut()
 	r.mu.Unlock()
-	if crashed || skipped {
-		r.giveUp(m, crashed)
-		return nil, false
-	}
-	return m, ok
+	return false
 }

@@ -3,6 +3,7 @@ package consume
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
@@ -114,27 +115,26 @@ func (s *Subscription) concludeOrdered(h *Handling, err error, d Decision) {
 	if d.Do != AwaitOutage && d.Do != GiveBack {
 		r.resumeBy(h)
 	}
-	due := time.Now().Add(d.Delay)
 	switch d.Do {
 	case Ack:
 		result.Outcome = Done
 		s.shared.Reports.outcome(h, s.settings.Queue, Done)
-		r.done(h, ordering.Finished, due, result)
+		r.done(h, ordering.Finished, time.Time{}, result)
 	case AckDiscard:
 		result.Outcome = Discarded
 		s.shared.Reports.outcome(h, s.settings.Queue, Discarded)
-		r.done(h, ordering.Finished, due, result)
+		r.done(h, ordering.Finished, time.Time{}, result)
 	case AwaitOutage:
 		r.pause(h, err)
 	case MoveAside:
 		result.Outcome, result.Delay = Postponed, d.Delay
-		record := h.history()
+		record, due := h.history(), time.Now().Add(d.Delay)
 		record.Queue, record.Due = s.settings.Queue, due
 		h.record = &record
 		r.done(h, ordering.Postpone, due, result)
 	case MoveToWait:
 		result.Outcome, result.Kind, result.Delay = Retried, d.Kind, d.Delay
-		record := s.failure(h, err, d.Kind)
+		record, due := s.failure(h, err, d.Kind), time.Now().Add(d.Delay)
 		record.Due = due
 		h.record = &record
 		r.done(h, ordering.Retry, due, result)
@@ -178,22 +178,25 @@ func (r *ordered) done(h *Handling, v ordering.Verdict, due time.Time, result Re
 	if moved && !r.hasEnded() {
 		r.sub.reportMove(h, result)
 	}
-	lost := false
-	r.event(func(o *ordering.Owner, now time.Time) {
-		if lost = o.Closed(); lost {
-			return
-		}
+	r.mu.Lock()
+	lost := r.owner.Closed()
+	if !lost {
 		if h.raw.MessageId == "" {
 			h.raw.MessageId = h.givenID // its copies have it, too
 		}
 		hold(m, h)
 		m.ID = h.raw.MessageId
-		if v != ordering.Unfinished && v != ordering.Unavailable {
+		reports := v != ordering.Unfinished && v != ordering.Unavailable
+		if reports {
 			h.pending = &result
+		}
+		r.owner.Done(m, v, due, time.Now())
+		r.carryOut()
+		if reports && !h.settled {
 			r.pending[h] = struct{}{}
 		}
-		o.Done(m, v, due, now)
-	})
+	}
+	r.mu.Unlock()
 	switch {
 	case lost:
 		r.sub.report(h, Result{Outcome: Lost, Err: result.Err, Took: result.Took})
@@ -211,18 +214,12 @@ func (r *ordered) hasEnded() bool {
 
 // orderedPause is a pause of a subscription that handles messages in order. It outlasts sessions: the Owner of each knows
 // which message finds out whether it is over.
-type orderedPause struct{ tries int }
+type orderedPause struct{ tries atomic.Int64 }
 
 // pause lets no message run but those of this key, the first of which finds out whether what the handler needs is up again.
 func (r *ordered) pause(h *Handling, err error) {
 	s := r.sub
-	s.mu.Lock()
-	began := s.pausedOrder == nil
-	if began {
-		s.pausedOrder = &orderedPause{}
-	}
-	s.mu.Unlock()
-	if began {
+	if s.pausedOrder.CompareAndSwap(nil, &orderedPause{}) {
 		s.reportPause(true, err)
 	}
 	lost := false
@@ -244,14 +241,11 @@ func (r *ordered) pause(h *Handling, err error) {
 
 // probesOrdered is how often messages have found out that a pause is not over, this one included.
 func (s *Subscription) probesOrdered() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.pausedOrder
+	p := s.pausedOrder.Load()
 	if p == nil { // another message has ended it
 		return 1
 	}
-	p.tries++
-	return p.tries
+	return int(p.tries.Add(1))
 }
 
 // pausedFor reports whether another message finds out whether a pause is over.
@@ -264,18 +258,14 @@ func (r *ordered) pausedFor(h *Handling) bool {
 // resumeBy ends a pause if this is the message that was to find out, or if no message is any more: the session that had one has
 // ended, or an operator has skipped it.
 func (r *ordered) resumeBy(h *Handling) {
-	if !r.pausedFor(h) {
+	if r.sub.pausedOrder.Load() != nil && !r.pausedFor(h) {
 		r.sub.resumeOrdered()
 	}
 }
 
 // resumeOrdered ends a pause, if there is one.
 func (s *Subscription) resumeOrdered() {
-	s.mu.Lock()
-	paused := s.pausedOrder != nil
-	s.pausedOrder = nil
-	s.mu.Unlock()
-	if paused {
+	if s.pausedOrder.Swap(nil) != nil {
 		s.reportPause(false, nil)
 	}
 }

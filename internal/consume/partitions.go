@@ -105,12 +105,8 @@ func (r *ordered) present() {
 
 // takeTurn waits until a handler may run. False: the session is over.
 func (r *ordered) takeTurn() bool {
-	p := r.sub.settings.Order.Shared
-	if p == nil {
-		return true
-	}
 	select {
-	case p.turns <- struct{}{}:
+	case r.sub.settings.Order.Shared.turns <- struct{}{}:
 		return true
 	case <-r.over:
 	case <-r.sub.stop:

@@ -35,20 +35,20 @@ type Subscription struct {
 	returnKey string
 	keepsKey  bool
 
-	mu      sync.Mutex
-	current offer    // what workers take from
-	order   *ordered // the same, if messages are handled in order
-	// pausedOrder is not nil while such a subscription pauses.
-	pausedOrder *orderedPause
-	offered     chan struct{}     // closed when current changes
-	sessions    []*rabbit.Session // that may not have ended
-	careful     bool              // deliver and handle one message at a time
-	probing     bool              // deliver one message at a time, to find out whether an outage is over
-	workers     map[*worker]struct{}
-	suspect     *Handling // waits to be the only unacked message
-	stuck       int       // handlers that were abandoned and have not returned
-	outage      *outage
-	paused      chan struct{} // closed when the next outage begins, or in one
+	pausedOrder atomic.Pointer[orderedPause] // not nil while a subscription that handles messages in order pauses
+
+	mu       sync.Mutex
+	current  offer             // what workers take from
+	order    *ordered          // the same, if messages are handled in order
+	offered  chan struct{}     // closed when current changes
+	sessions []*rabbit.Session // that may not have ended
+	careful  bool              // deliver and handle one message at a time
+	probing  bool              // deliver one message at a time, to find out whether an outage is over
+	workers  map[*worker]struct{}
+	suspect  *Handling // waits to be the only unacked message
+	stuck    int       // handlers that were abandoned and have not returned
+	outage   *outage
+	paused   chan struct{} // closed when the next outage begins, or in one
 	// returning waits until prefetched messages are requeued in an outage.
 	returning sync.WaitGroup
 	phase     phase
