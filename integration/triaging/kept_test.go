@@ -366,6 +366,7 @@ func TestLargerThanAPacket(t *testing.T) {
 	var most int
 	b.must(b.db.QueryRowContext(b.ctx, "SELECT @@max_allowed_packet").Scan(&most))
 	b.must(b.ch.PublishWithContext(b.ctx, "", queue+".failed", true, false, amqp.Publishing{MessageId: "large", Body: make([]byte, most*4/5)}))
+	kit.WantDepth(t, b.Rabbit, b.ch, queue+".failed", 1)
 	b.fill(failedMessage("small", 1, 0, "{}"))
 	b.want(0, 2, map[string]int{"state:failed": 2})
 	r := b.run(triage.RunPlan{Action: triage.ActionKeep})
