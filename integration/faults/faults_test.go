@@ -16,6 +16,7 @@ import (
 var summary *delivery.Report
 
 func TestMain(m *testing.M) {
+	lab.ServeProcess()
 	if os.Getenv(childRole) != "" {
 		os.Exit(asChild(consume))
 	}

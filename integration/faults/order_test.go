@@ -29,6 +29,7 @@ type orderTrial struct {
 	random  *rand.Rand
 	names   []string // processes that subscribe
 	joined  int
+	restart func() // kills the only node, and starts it again
 }
 
 func newOrderTrial(t *testing.T, r *lab.Rabbit, queue string, seed uint64) *orderTrial {
@@ -133,6 +134,16 @@ func TestOrder(t *testing.T) {
 			{"Partitions", inorder.Script{Partitions: 4}, (*orderTrial).partitions},
 			{"Halt", inorder.Script{Halt: true}, (*orderTrial).halt},
 		},
+		"Embedded": {
+			{"Cut", inorder.Script{}, (*orderTrial).cut},
+			{"BlackHole", inorder.Script{}, (*orderTrial).blackHole},
+			{"Process", inorder.Script{}, (*orderTrial).killProcess},
+			{"Replace", inorder.Script{}, (*orderTrial).replacements},
+			{"Recycle", inorder.Script{Sessions: 2 * time.Second}, (*orderTrial).recycle},
+			{"Kill", inorder.Script{}, (*orderTrial).kill},
+			{"Partitions", inorder.Script{Partitions: 4}, (*orderTrial).partitions},
+			{"Halt", inorder.Script{Halt: true}, (*orderTrial).halt},
+		},
 		"Cluster": {
 			{"Leader", inorder.Script{}, (*orderTrial).leader},
 			{"LeaderOfPartition", inorder.Script{Partitions: 4}, (*orderTrial).leader},
@@ -140,13 +151,11 @@ func TestOrder(t *testing.T) {
 	} {
 		t.Run(nodes, func(t *testing.T) {
 			t.Parallel()
-			rabbit := lab.Single
-			if nodes == "Cluster" {
-				rabbit = lab.Cluster
-			}
 			for _, f := range faults {
 				t.Run(f.name, func(t *testing.T) {
-					x := newOrderTrial(t, rabbit(t), "order-"+f.name, seed)
+					r, restart := nodeOf(t, nodes)
+					x := newOrderTrial(t, r, "order-"+f.name, seed)
+					x.restart = restart
 					x.Script.Partitions, x.Script.Halt, x.Script.Sessions = f.script.Partitions, f.script.Halt, f.script.Sessions
 					f.run(x)
 					report := x.Finish(x.ctx)
@@ -158,6 +167,20 @@ func TestOrder(t *testing.T) {
 			}
 		})
 	}
+}
+
+// nodeOf is a broker of a kind, and how its only node is killed and started again.
+func nodeOf(t *testing.T, kind string) (r *lab.Rabbit, restart func()) {
+	t.Helper()
+	switch kind {
+	case "Cluster":
+		return lab.Cluster(t), nil
+	case "Embedded":
+		p := lab.EmbeddedProcess(t)
+		return p.Rabbit, func() { p.Kill(); p.Start(t) }
+	}
+	r = lab.Single(t)
+	return r, func() { r.Services("kill", "single"); r.Services("start", "single") }
 }
 
 // begin starts the workload, and waits until it is in full swing.
@@ -249,10 +272,7 @@ func (x *orderTrial) kill() {
 	x.begin()
 	x.rabbit.Settle()
 	for range times(1, 8) {
-		x.strike("", "broker killed", func() {
-			x.rabbit.Services("kill", "single")
-			x.rabbit.Services("start", "single")
-		})
+		x.strike("", "broker killed", x.restart)
 	}
 }
 

@@ -1,13 +1,7 @@
 package moving
 
 import (
-	"bufio"
-	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,50 +11,14 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/rehop/rehop/broker"
-	"github.com/rehop/rehop/broker/mgmt"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// serveIn names the variable that makes this program the embedded broker: its directory, and its two addresses.
-const serveIn = "REHOP_MOVING_SERVE"
-
 func TestMain(m *testing.M) {
-	if orders := os.Getenv(serveIn); orders != "" {
-		if err := serve(strings.Split(orders, "|")); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	lab.ServeProcess()
 	kit.AtOnce(4)
 	os.Exit(kit.MainWithProgram(m))
-}
-
-// serve is the main function of the embedded broker, until it is killed.
-func serve(orders []string) error {
-	server := &broker.Server{Dir: orders[0], Logger: slog.New(slog.DiscardHandler)}
-	if err := server.Start(); err != nil {
-		return err
-	}
-	handler, err := mgmt.Handler(server)
-	if err != nil {
-		return err
-	}
-	amqp, err := net.Listen("tcp", orders[1])
-	if err != nil {
-		return err
-	}
-	api, err := net.Listen("tcp", orders[2])
-	if err != nil {
-		return err
-	}
-	ended := make(chan error, 2)
-	go func() { ended <- server.Serve(context.Background(), amqp) }()
-	go func() { ended <- http.Serve(api, handler) }()
-	fmt.Println(amqp.Addr(), api.Addr())
-	return <-ended
 }
 
 // side is a broker that can be killed and started again.
@@ -87,35 +45,8 @@ func rabbitMQ(release string) func(*testing.T) *side {
 // embedded is the embedded broker as a process of its own.
 func embedded(t *testing.T) *side {
 	t.Helper()
-	dir, address, api := t.TempDir(), "127.0.0.1:0", "127.0.0.1:0"
-	var running *exec.Cmd
-	start := func(t *testing.T) {
-		t.Helper()
-		running = exec.Command(os.Args[0])
-		running.Env = append(os.Environ(), serveIn+"="+strings.Join([]string{dir, address, api}, "|"))
-		running.Stderr = os.Stderr
-		out, err := running.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := running.Start(); err != nil {
-			t.Fatal(err)
-		}
-		line, err := bufio.NewReader(out).ReadString('\n')
-		if err != nil {
-			t.Fatalf("the embedded broker has not started: %v", err)
-		}
-		if _, err := fmt.Sscan(line, &address, &api); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kill := func(*testing.T) {
-		_ = running.Process.Kill()
-		_ = running.Wait()
-	}
-	start(t)
-	t.Cleanup(func() { kill(t) })
-	return &side{Rabbit: lab.At(t, "amqp://guest:guest@"+address, "http://guest:guest@"+api), kill: kill, start: start}
+	p := lab.EmbeddedProcess(t)
+	return &side{Rabbit: p.Rabbit, kill: func(*testing.T) { p.Kill() }, start: func(t *testing.T) { p.Start(t) }}
 }
 
 // queues are the names of all queues.
