@@ -134,14 +134,18 @@ func (r *row) complete(key []byte, failed int64, run []byte) {
 
 // rowsOf reads the rows of some lineages.
 func (w *writer) rowsOf(ctx context.Context, lineages []lineage) (map[lineage][]*row, error) {
+	return w.store.rowsOf(ctx, w, lineages)
+}
+
+func (s *Store) rowsOf(ctx context.Context, db querier, lineages []lineage) (map[lineage][]*row, error) {
 	found := make(map[lineage][]*row, len(lineages))
 	err := inChunks(lineages, func(some []lineage) error {
 		args := make([]any, len(some))
 		for i := range some {
 			args[i] = some[i][:]
 		}
-		query := "SELECT " + rowColumns + " FROM " + w.store.table("message") + " WHERE lineage IN (" + marks(len(some)) + ") ORDER BY lineage, ordinal"
-		rows, err := readAll(ctx, w, w.store.sql.Bind(query), args, scanRow)
+		query := "SELECT " + rowColumns + " FROM " + s.table("message") + " WHERE lineage IN (" + marks(len(some)) + ") ORDER BY lineage, ordinal"
+		rows, err := readAll(ctx, db, s.sql.Bind(query), args, scanRow)
 		for _, r := range rows {
 			found[r.lineage] = append(found[r.lineage], r)
 		}

@@ -41,6 +41,9 @@ type item struct {
 // key names an item within its run.
 func (i *item) key() string { return i.lineage.ref(i.ordinal) }
 
+// sighting is what its message looks like in the failed queue.
+func (i *item) sighting() sighting { return sighting{i.lineage, i.failure} }
+
 const itemFields = "lineage, ordinal, queue_number, state, attempts, replays, failure, digest, sent_id"
 
 func scanItem(rows *sql.Rows, more ...any) (*item, error) {
@@ -115,8 +118,8 @@ var errHalted = errors.New("the run is not running")
 // claim is how a sweep takes items of a run.
 type claim struct {
 	run     runRow
-	claimed map[string]bool // items that the sweep has taken already
-	from    []itemState     // which items can be taken
+	from    []itemState      // which items can be taken
+	certain map[string]*item // of those that are being sent, which ones
 	// line returns a message as a line of an export, to store it: until it is restored, or, of an edit, in case the edited message fails. Nil: it is not stored.
 	line    func(n int) ([]byte, error)
 	allowed guard
@@ -127,7 +130,7 @@ type guard func(ctx context.Context, w *writer) error
 
 // fits reports whether a message of a failed queue is an item that can be taken.
 func (c claim) fits(i *item, in *incoming) bool {
-	return slices.Contains(c.from, i.state) && i.failure == in.failure && !c.claimed[i.key()]
+	return i.failure == in.failure && slices.Contains(c.from, i.state) && (i.state != sending || c.certain[i.key()] != nil)
 }
 
 // claim finds the items that some messages of a failed queue are, and records that they are being sent: before they are, so that after a kill it is
@@ -222,43 +225,10 @@ func (s *Store) claim(ctx context.Context, c claim, all []incoming) ([]*item, er
 	}
 	for _, i := range mine {
 		if i != nil {
-			c.claimed[i.key()] = true
+			delete(c.certain, i.key()) // it is being sent now
 		}
 	}
 	return mine, nil
-}
-
-// unclaim records that some messages of a failed queue, which were being sent, were not taken.
-func (s *Store) unclaim(ctx context.Context, run runRow, some []Message) error {
-	all, lineages := make([]incoming, len(some)), make([]lineage, len(some))
-	for i := range some {
-		l, err := lineageOf(&some[i])
-		if err != nil {
-			return err
-		}
-		all[i].lineage, all[i].failure, lineages[i] = l, failureOf(&some[i]), l
-	}
-	slices.SortFunc(lineages, func(a, b lineage) int { return slices.Compare(a[:], b[:]) })
-	c := claim{run: run, from: []itemState{sending}}
-	return s.write(ctx, func(w *writer) error {
-		items, err := s.items(ctx, w, run.number, slices.Compact(lineages))
-		if err != nil {
-			return err
-		}
-		counts := make(itemCounts)
-		for n := range all {
-			if at := slices.IndexFunc(items[all[n].lineage], func(i *item) bool { return c.fits(i, &all[n]) }); at >= 0 {
-				i := items[all[n].lineage][at]
-				if err := w.setItem(ctx, counts, run.number, i, planned, ""); err != nil {
-					return err
-				}
-				if err := w.forgetLine(ctx, i); err != nil {
-					return err
-				}
-			}
-		}
-		return counts.flush(ctx, w)
-	})
 }
 
 // settled is what became of an item.

@@ -16,8 +16,9 @@ type taker struct {
 	line    func(admin.Message) ([]byte, error) // of an export; nil: messages are not stored
 	from    []itemState                         // items in one of these states are taken
 	allowed guard
-	// claimed are the items that this sweep has found.
-	claimed map[string]bool
+	// left are the items that were being sent when the sweep began, and certain those of them that it takes.
+	left    leftovers
+	certain map[string]*item
 
 	mu      sync.Mutex
 	pending map[sighting][]*item // messages that are being sent
@@ -31,9 +32,13 @@ type sighting struct {
 	failure failure
 }
 
-// sweep replays, discards or keeps messages of a run in a queue. complete: the queue has no other messages of the run.
-func (w *worker) sweep(ctx context.Context, a *admin.Admin, r runRow, q failedQueue, from []itemState, allowed int) (done int, complete bool, err error) {
-	t := &taker{store: w.store, run: r, queue: q, from: from, allowed: w.service.holds, claimed: make(map[string]bool), pending: make(map[sighting][]*item), sending: make(map[sighting][]*item)}
+// sweep replays, discards or keeps messages of a run in the queue with a number. complete: the queue has no other messages of the run.
+func (w *worker) sweep(ctx context.Context, a *admin.Admin, r runRow, number int64, q failedQueue, from []itemState, allowed int) (done int, complete bool, err error) {
+	t := &taker{store: w.store, run: r, queue: q, from: from, allowed: w.service.holds, certain: w.certain[number], pending: make(map[sighting][]*item), sending: make(map[sighting][]*item)}
+	delete(w.certain, number)
+	if t.left, err = w.store.leftovers(ctx, r, number); err != nil {
+		return 0, false, err
+	}
 	o := admin.Options{Run: r.ID, To: r.To, Rate: r.Rate, Choose: t.choose, Settled: func(some []admin.Settled) { t.settled(w.recording, some) }}
 	if allowed > 0 {
 		o.Limit = allowed
@@ -66,7 +71,13 @@ func (w *worker) sweep(ctx context.Context, a *admin.Admin, r runRow, q failedQu
 		return progress.Done, false, nil // it is paused or stopped, or the process ends; the next step finds out
 	}
 	complete = err == nil && t.broken == nil && progress.Delayed == 0 && (o.Limit == 0 || progress.Done < o.Limit)
-	return progress.Done, complete, errors.Join(err, t.broken)
+	if err = errors.Join(err, t.broken); complete {
+		var certain map[string]*item
+		if certain, err = w.store.certain(ctx, t.left); len(certain) > 0 {
+			w.certain[number], complete = certain, false
+		}
+	}
+	return progress.Done, complete && err == nil, err
 }
 
 func (t *taker) see(m admin.Message) (in incoming, s sighting, err error) {
@@ -88,7 +99,7 @@ func (t *taker) choose(ctx context.Context, some []admin.Message) ([]bool, error
 			return nil, err
 		}
 	}
-	c := claim{run: t.run, claimed: t.claimed, from: t.from, allowed: t.allowed}
+	c := claim{run: t.run, certain: t.certain, from: t.from, allowed: t.allowed}
 	if t.line != nil {
 		c.line = func(n int) ([]byte, error) { return t.line(some[n]) }
 	}
@@ -100,11 +111,13 @@ func (t *taker) choose(ctx context.Context, some []admin.Message) ([]bool, error
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, one := range items {
-		if one != nil {
-			wanted[i] = true
-			t.pending[seen[i]] = append(t.pending[seen[i]], one)
-			t.sending[seen[i]] = append(t.sending[seen[i]], one)
+		if one == nil {
+			t.left.see(seen[i])
+			continue
 		}
+		wanted[i] = true
+		t.pending[seen[i]] = append(t.pending[seen[i]], one)
+		t.sending[seen[i]] = append(t.sending[seen[i]], one)
 	}
 	return wanted, nil
 }

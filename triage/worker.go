@@ -31,7 +31,7 @@ func (s *Service) workOnRuns(ctx context.Context) {
 			mu.Unlock()
 			if begin {
 				working.Go(func() {
-					(&worker{service: s, store: s.store, id: r.ID}).run(ctx)
+					(&worker{service: s, store: s.store, id: r.ID, certain: make(map[int64]map[string]*item)}).run(ctx)
 					mu.Lock()
 					delete(active, r.ID)
 					mu.Unlock()
@@ -56,8 +56,9 @@ type worker struct {
 	// waiting is since when the worker has waited for outcomes, and unknown how many were not known then.
 	waiting time.Time
 	unknown int
-	reason  string         // why it makes no progress
-	missed  map[int64]bool // the failed queues in which the last sweep has not found all messages
+	reason  string                     // why it makes no progress
+	missed  map[int64]bool             // the failed queues in which the last sweep has not found all messages
+	certain map[int64]map[string]*item // by failed queue: what was being sent, and is in it
 	// recording is the context to record what was done. It does not end when the run is paused or stopped, and ends some time after the service.
 	recording context.Context
 	// back are messages that the broker has in their failed queues again, which is not recorded yet. No other line is taken before it is: after a failure
@@ -277,7 +278,7 @@ func (w *worker) send(ctx context.Context, r runRow, from []itemState, allowed i
 		done, complete, err := 0, true, error(nil) // a queue that does not exist has no messages
 		failed, exists := named(existing, q.name)
 		if exists {
-			done, complete, err = w.sweep(ctx, a, r, failed, from, allowed)
+			done, complete, err = w.sweep(ctx, a, r, q.number, failed, from, allowed)
 		}
 		if err == nil && complete && all {
 			err = w.finish(ctx, r, q, from, exists)
@@ -393,13 +394,8 @@ func (w *worker) settleStopped(ctx context.Context, r runRow) error {
 	for _, q := range queues {
 		failed, exists := named(existing, q.name)
 		if exists {
-			for some, err := range messagesOf(ctx, a, failed) {
-				if err == nil {
-					err = w.store.unclaim(ctx, r, some)
-				}
-				if err != nil {
-					return err
-				}
+			if err := w.unclaim(ctx, a, r, q.number, failed); err != nil {
+				return err
 			}
 		}
 		if err := w.finish(ctx, r, q, []itemState{sending}, exists); err != nil {
@@ -407,6 +403,31 @@ func (w *worker) settleStopped(ctx context.Context, r runRow) error {
 		}
 	}
 	return nil
+}
+
+// unclaim finds out which messages that were being sent are in their failed queue.
+func (w *worker) unclaim(ctx context.Context, a *admin.Admin, r runRow, number int64, q failedQueue) error {
+	left, err := w.store.leftovers(ctx, r, number)
+	if err != nil {
+		return err
+	}
+	for some, err := range messagesOf(ctx, a, q) {
+		if err != nil {
+			return err
+		}
+		for i := range some {
+			l, err := lineageOf(&some[i])
+			if err != nil {
+				return err
+			}
+			left.see(sighting{l, failureOf(&some[i])})
+		}
+	}
+	certain, err := w.store.certain(ctx, left)
+	if err != nil {
+		return err
+	}
+	return w.store.unclaim(ctx, r, certain)
 }
 
 // watch calls stop when the run must end.

@@ -270,3 +270,47 @@ func longTransaction(b *workbench) {
 		b.t.Error("another process has the lease")
 	}
 }
+
+// Of two messages that are equal in every respect a run has taken one out of the queue, and its process was killed before it could record that. The other one is
+// not taken for it, neither when the run is continued nor when it is stopped.
+func equalContinued(b *workbench) { b.equalAfterKill(triage.Running) }
+func equalStopped(b *workbench)   { b.equalAfterKill(triage.Stopped) }
+
+func (b *workbench) equalAfterKill(then triage.RunState) {
+	b.t.Helper()
+	b.checkEvery = time.Hour // no comparison finds out before the run does
+	same := failedMessage("twin", 1, 0, `{"n":1}`)
+	b.fill(same, same)
+	r := b.interruptedKeep(b.found("")[0].Ref)
+	b.takeOne()
+	b.set(r, then)
+	end := b.work()
+	b.ended(r)
+	end()
+	b.want(1, 1, nil)
+	b.reconcile()
+	b.want(1, 1, map[string]int{"state:kept": 1, "state:failed": 1})
+}
+
+// A run is to take one of several messages that are equal in every respect. As long as the database does not record that it has taken one, it takes no other.
+func equalKeepNotRecorded(b *workbench)    { b.equalNotRecorded(triage.ActionKeep, 1) }
+func equalDiscardNotRecorded(b *workbench) { b.equalNotRecorded(triage.ActionDiscard, 1) }
+func equalReplayNotRecorded(b *workbench)  { b.equalNotRecorded(triage.ActionReplay, 0) }
+
+func (b *workbench) equalNotRecorded(action triage.Action, stored int) {
+	b.t.Helper()
+	b.checkEvery = time.Hour
+	same := failedMessage("twin", 1, 0, `{"n":1}`)
+	b.fill(same, same, same, same, same)
+	b.exec("CREATE FUNCTION on_sent() RETURNS trigger AS $$ BEGIN RAISE EXCEPTION 'disk full'; END $$ LANGUAGE plpgsql")
+	b.exec("CREATE TRIGGER on_sent BEFORE UPDATE ON rehop_triage_run_item FOR EACH ROW WHEN (NEW.state = 2) EXECUTE FUNCTION on_sent()")
+	r := b.start(triage.RunPlan{Action: action, Refs: []string{b.found("")[0].Ref}})
+	end := b.work()
+	b.until(r, "it cannot be recorded", func(r triage.Run) bool { return strings.Contains(r.Reason, "disk full") })
+	b.exec("DROP TRIGGER on_sent ON rehop_triage_run_item")
+	b.ended(r)
+	end()
+	b.want(stored, 4, nil)
+	b.reconcile()
+	b.want(stored, 4, map[string]int{"state:failed": 4})
+}

@@ -25,6 +25,8 @@ func TestKept(t *testing.T) {
 		"EqualMessages": equalMessages, "NotRecorded": notRecorded, "StoppedRunReleases": stoppedRunReleases, "CanaryOfKept": canaryOfKept, "WithoutFailure": keptWithoutFailure,
 		"CleanedDuringRestore": cleanedDuringRestore, "RestoreWithoutContents": restoreWithoutContents, "RestoreNotRecorded": restoreNotRecorded,
 		"RestoreNotRecordedPaused": restoreNotRecordedPaused, "EndWithoutDatabase": endWithoutDatabase, "CanaryKilled": canaryKilled,
+		"EqualContinued": equalContinued, "EqualStopped": equalStopped,
+		"EqualKeepNotRecorded": equalKeepNotRecorded, "EqualDiscardNotRecorded": equalDiscardNotRecorded, "EqualReplayNotRecorded": equalReplayNotRecorded,
 		"CopyOfReplayed": copyOfReplayed, "CopyOfEqual": copyOfEqual, "CopyOfReusedID": copyOfReusedID, "CopyAfterKill": copyAfterKill,
 		"LongTransaction": longTransaction,
 	} {
