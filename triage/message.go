@@ -78,16 +78,25 @@ type Message struct {
 // FromFailed returns a message that package admin has read from a failed queue, for the index.
 func FromFailed(failedQueue string, m admin.Message) Message {
 	return Message{
-		ID: m.ID, Queue: m.Queue, FailedQueue: failedQueue, Exchange: m.Exchange, Key: m.Key, Headers: m.Headers, Body: m.Body,
+		ID: m.ID, Queue: nameOf(m.Queue), FailedQueue: failedQueue, Exchange: nameOf(m.Exchange), Key: nameOf(m.Key), Headers: m.Headers, Body: m.Body,
 		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority, Timestamp: m.Timestamp,
 		CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppID: m.AppID,
-		Kind: string(m.Kind), Error: m.Error, Stack: m.Stack, Attempts: m.Attempts, Replays: m.Replays,
+		Kind: nameOf(string(m.Kind)), Error: m.Error, Stack: m.Stack, Attempts: m.Attempts, Replays: m.Replays,
 		FailedAt: m.FailedAt, FirstFailed: m.FirstFailed, Host: m.Host, Version: m.Version,
 	}
 }
 
 // maxName is the longest name that AMQP can carry.
 const maxName = 255
+
+// nameOf is a name that a header records. A header can have a longer text than a name of AMQP, and one message with such a header must not keep
+// all others of its queue out of the index.
+func nameOf(recorded string) string {
+	if len(recorded) <= maxName {
+		return recorded
+	}
+	return shorten(recorded, maxName-len("…"))
+}
 
 // check returns an error for a message that cannot come from a broker.
 func (m *Message) check() error {

@@ -198,6 +198,7 @@ func (b *batch) fill(r *row, in *incoming) {
 	if ordered == 0 {
 		ordered = b.now / 1000
 	}
+	ordered = min(ordered, b.now/1000+clockSlack) // a wrong clock, or a forged time: the message must not head all lists for years
 	first := micros(cmp.Or(moment(in.message.FirstFailed), ordered))
 	if r.first != 0 {
 		first = min(first, r.first)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rehop/rehop/internal/rabbit"
 )
@@ -402,6 +403,7 @@ type openQueue struct {
 type Outcome struct {
 	Run     string
 	ID      string // under which it was published
+	Queue   string // in which it was handled: others can have a message with the same id
 	Handled bool   // false: it failed again
 }
 
@@ -441,10 +443,19 @@ func (s *Store) PutOutcomes(ctx context.Context, some []Outcome) error {
 	return nil
 }
 
-// putOutcome records an outcome. It may arrive before it is recorded that the message was sent.
+// putOutcome records an outcome. It may arrive before it is recorded that the message was sent. The queue is that in which the message has failed, unless the
+// run has sent it to another one, or nobody has recorded where it failed.
 func (w *writer) putOutcome(ctx context.Context, counts itemCounts, run runRow, o Outcome) error {
-	found, err := readAll(ctx, w, w.store.sql.Bind("SELECT "+itemFields+" FROM "+w.store.table("run_item")+" WHERE run_number = ? AND sent_id = ? AND state IN (?, ?) ORDER BY lineage, ordinal LIMIT 1"),
-		[]any{run.number, bytesOf(o.ID), int(sending), int(sent)}, scanOneItem)
+	s := w.store
+	where, args := "i.run_number = ? AND i.sent_id = ? AND i.state IN (?, ?)", []any{run.number, bytesOf(o.ID), int(sending), int(sent)}
+	if run.To == "" {
+		where, args = where+" AND (m.queue IS NULL OR LENGTH(m.queue) = 0 OR m.queue = ?)", append(args, bytesOf(o.Queue))
+	} else if o.Queue != run.To {
+		return nil
+	}
+	query := "SELECT i." + strings.ReplaceAll(itemFields, ", ", ", i.") + " FROM " + s.table("run_item") + " i LEFT JOIN " + s.table("message") + " m ON m.lineage = i.lineage AND m.ordinal = i.ordinal WHERE " + where +
+		" ORDER BY i.lineage, i.ordinal LIMIT 1"
+	found, err := readAll(ctx, w, s.sql.Bind(query), args, scanOneItem)
 	if err != nil || len(found) == 0 {
 		return err
 	}

@@ -208,7 +208,7 @@ func (s *Service) take(ctx context.Context, some []admin.Report) error {
 	var outcomes []Outcome
 	for _, r := range some {
 		if r.Failed == nil {
-			outcomes = append(outcomes, Outcome{Run: r.Outcome.Run, ID: r.Outcome.ID, Handled: r.Outcome.Handled})
+			outcomes = append(outcomes, Outcome{Run: r.Outcome.Run, ID: r.Outcome.ID, Queue: r.Outcome.Queue, Handled: r.Outcome.Handled})
 			continue
 		}
 		messages = append(messages, FromFailed(r.FailedQueue, *r.Failed))
