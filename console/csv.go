@@ -21,7 +21,7 @@ type csvFile struct {
 
 // newCSV begins a file.
 func newCSV(to io.Writer, indexed bool) (*csvFile, error) {
-	f := &csvFile{out: csv.NewWriter(to), indexed: indexed} // without UseCRLF, which would change the ends of lines in bodies
+	f := &csvFile{out: csv.NewWriter(to), indexed: indexed} // the ends of lines in bodies stay as they are
 	heading := []string{"id", "queue", "exchange", "key", "kind", "error", "attempts", "replays", "failed_at", "first_failed", "host", "type", "content_type", "headers", "body"}
 	if indexed {
 		heading = append([]string{"ref", "state", "group", "run", "changed", "failed_queue", "version"}, heading...)

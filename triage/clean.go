@@ -23,7 +23,7 @@ const clockSlack = 24 * 3600 * 1000
 // clockTick is how much a turn can be ahead of the database's clock, which has milliseconds in SQLite, if that is never set back. In microseconds.
 const clockTick = 1000
 
-// Clean deletes messages that are Succeeded, Discarded or Gone since longer than keep, in small transactions, except those that an unfinished
+// Clean deletes messages that are Replayed, Succeeded, Discarded or Gone since longer than keep, in small transactions, except those that an unfinished
 // run has still to take: a restore needs their contents. Then it deletes groups without messages in which nothing has happened for that time,
 // hours of the history that are older, and runs that have ended. It does not delete the audit.
 func (s *Store) Clean(ctx context.Context, keep time.Duration) (Cleaned, error) {
@@ -32,7 +32,7 @@ func (s *Store) Clean(ctx context.Context, keep time.Duration) (Cleaned, error) 
 		return done, fmt.Errorf("triage: clean: %v must not be negative", keep)
 	}
 	for _, state := range states {
-		if !state.isFinal() {
+		if !state.isOver() {
 			continue
 		}
 		n, err := s.cleanMessages(ctx, state, keep.Microseconds())

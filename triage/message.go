@@ -24,8 +24,8 @@ const (
 // states are all states, in the order of their numbers in the database.
 var states = [...]State{Failed, Kept, Replayed, Succeeded, Discarded, Gone}
 
-// isFinal reports whether nothing more is expected to happen to a message.
-func (s State) isFinal() bool { return s == Succeeded || s == Discarded || s == Gone }
+// isOver reports whether a message is deleted after its retention. It is a message that was replayed, too: its subscriber may report no outcomes.
+func (s State) isOver() bool { return s != Failed && s != Kept }
 
 // number is the state in the database, or -1.
 func (s State) number() int {

@@ -35,7 +35,7 @@ type ServiceConfig struct {
 	// message may have left, and another one arrived without a report. A queue that takes long to read is read less often, for at most an
 	// eleventh of the time. Default: an hour.
 	SweepEvery time.Duration
-	// Retention is how long messages stay in the index after they have succeeded, were discarded or are gone, and runs after their end.
+	// Retention is how long messages stay in the index after they were replayed or discarded, have succeeded or are gone, and runs after their end.
 	// Default: 30 days.
 	Retention time.Duration
 	// OutcomeWait is how long a replay with Canary waits for outcomes until it is paused. A message that fails again is retried first,
