@@ -65,7 +65,8 @@ type ordered struct {
 	ticks     time.Time              // when the timer fires
 	questions []rabbit.Delivery      // of operators, what waits
 	ready     *sync.Cond             // there may be a message to take, or this session has no more
-	idle      int                    // workers that wait for ready, without those that were woken
+	idle      int                    // workers that wait for ready, without one that was woken
+	waking    bool                   // one was woken, and has not run yet
 	noting    map[string]int         // by kind, notes that are not confirmed
 	pending   map[*Handling]struct{} // whose results are reported when they are acked
 	ended     bool                   // no handler begins any more
@@ -233,8 +234,10 @@ func (r *ordered) carryOut() {
 	if r.owner.Ending() {
 		r.endTurns()
 	}
-	for n := r.owner.Runnable(); n > 0 && r.idle > 0; n-- {
+	// One at a time: it wakes the next one when it has taken a message. If handlers take little time, those that run take most messages.
+	if r.idle > 0 && !r.waking && r.owner.Runnable() > 0 {
 		r.idle--
+		r.waking = true
 		r.ready.Signal()
 	}
 	if next := r.owner.Next(); !r.owner.Closed() && (r.ticks.IsZero() || next.Before(r.ticks)) {
@@ -456,6 +459,7 @@ func (r *ordered) awaitRunnable() bool {
 		if r.owner.Runnable() == 0 {
 			r.idle++
 			r.ready.Wait()
+			r.waking = false
 			continue
 		}
 		if r.sub.settings.Order.Shared == nil {

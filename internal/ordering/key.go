@@ -24,8 +24,9 @@ const (
 // key is what is known of the messages of one key.
 type key struct {
 	name    string
-	held    []*Message // in the held queue, by number
-	lane    []*Message // in the main queue, in its order
+	held    []*Message  // in the held queue, by number
+	lane    []*Message  // in the main queue, in its order
+	space   [1]*Message // for lane: most keys have one message at a time
 	running *Message
 	since   time.Time     // when it began
 	took    time.Duration // how long the one before ran
@@ -42,6 +43,7 @@ func (o *Owner) key(name string) *key {
 	k := o.keys[name]
 	if k == nil {
 		k = &key{name: name, index: -1}
+		k.lane = k.space[:0]
 		o.keys[name] = k
 	}
 	return k
@@ -140,7 +142,7 @@ func (o *Owner) advance(k *key) {
 		case k.queued, k.parked && !o.mayBegin(k, m):
 		default:
 			k.queued = true
-			o.runnable = append(o.runnable, k)
+			o.runnable.add(k)
 		}
 	}
 	if o.diverts(k) {
@@ -184,7 +186,7 @@ func (o *Owner) diverts(k *key) bool {
 // slow reports whether the handler of a key's message runs for long, or those of the messages behind it will, while
 // workers have nothing to do.
 func (o *Owner) slow(k *key) bool {
-	if k.running == nil || len(o.runnable) > 0 || o.running >= o.opt.Workers || o.trial != nil || o.pause != nil {
+	if k.running == nil || o.runnable.len() > 0 || o.running >= o.opt.Workers || o.trial != nil || o.pause != nil {
 		return false
 	}
 	return o.since(k.since) >= slowAfter || k.took >= slowEach && k.took*time.Duration(len(k.lane)) >= farAhead

@@ -169,7 +169,7 @@ func (o *Owner) again(k *key) {
 	if o.phase != owning {
 		return
 	}
-	o.runnable = slices.DeleteFunc(o.runnable, func(other *key) bool { return other == k })
-	o.runnable = slices.Insert(o.runnable, 0, k)
+	o.runnable.remove(func(other *key) bool { return other == k })
+	o.runnable.putFirst(k)
 	k.queued = true
 }

@@ -50,7 +50,7 @@ type Owner struct {
 	copies   index // in the held queue, or on their way to it
 	past     index // copies of others that are done, until newer messages come from the main queue than their originals
 	fresh    bool  // newer messages have come
-	runnable []*key
+	runnable fifo[*key]
 	parked   []*key // that have to wait for room in the held queue
 	timers   timers
 	running  int
@@ -73,7 +73,7 @@ type Owner struct {
 	calm    []*Message // that the session does not crash, which stays unacked, too
 
 	// What came from the main queue and must not be used yet, and the marks.
-	pen      []penned
+	pen      fifo[penned]
 	need     uint64 // the mark that the newest message needs
 	sent     uint64 // marks sent
 	back     uint64 // marks that have come back
@@ -137,9 +137,9 @@ func (o *Owner) Runnable() int {
 		return 0
 	}
 	if len(o.parked) > 0 && o.room() {
-		return len(o.parked) + len(o.runnable)
+		return len(o.parked) + o.runnable.len()
 	}
-	return len(o.runnable)
+	return o.runnable.len()
 }
 
 // State is what can be seen of an Owner.
@@ -162,7 +162,7 @@ func (o *Owner) State() State {
 			s.Blocked++
 		}
 	}
-	idle := o.phase == owning && o.running == 0 && len(o.runnable) == 0 && o.moves == 0
+	idle := o.phase == owning && o.running == 0 && o.runnable.len() == 0 && o.moves == 0
 	s.Stalled = idle && (o.full() && o.unacked >= o.opt.Window || len(o.parked) > 0 && !o.room())
 	return s
 }
@@ -223,7 +223,7 @@ func (o *Owner) end(reason string, clean bool) {
 		return
 	}
 	o.phase = closed
-	o.runnable, o.parked, o.timers = nil, nil, nil
+	o.runnable, o.parked, o.timers = fifo[*key]{}, nil, nil
 	o.do(Action{Do: Close, Reason: reason, Clean: clean})
 }
 
@@ -250,7 +250,7 @@ func (o *Owner) FromMain(m *Message, now time.Time) {
 	if m.Redelivered || o.sent == 0 {
 		o.need = o.sent + 1
 	}
-	o.pen = append(o.pen, penned{m, o.need})
+	o.pen.add(penned{m, o.need})
 	o.admit()
 	if o.phase == owning && o.crowded() && !crowded {
 		o.advanceAll()
@@ -260,13 +260,10 @@ func (o *Owner) FromMain(m *Message, now time.Time) {
 
 // admit uses what has come from the main queue, as far as that is known to be right.
 func (o *Owner) admit() {
-	for o.phase == owning && len(o.pen) > 0 && o.pen[0].need <= o.back {
-		m := o.pen[0].message
-		o.pen[0] = penned{}
-		o.pen = o.pen[1:]
-		o.enter(m)
+	for o.phase == owning && o.pen.len() > 0 && o.pen.first().need <= o.back {
+		o.enter(o.pen.take().message)
 	}
-	if o.phase == owning && o.sent == o.back && len(o.pen) > 0 {
+	if o.phase == owning && o.sent == o.back && o.pen.len() > 0 {
 		o.mark(0)
 	}
 }

@@ -25,13 +25,11 @@ func (o *Owner) Take(now time.Time) (*Message, bool) {
 	if len(o.parked) > 0 && o.room() {
 		o.unpark()
 	}
-	for o.phase == owning && len(o.runnable) > 0 {
+	for o.phase == owning && o.runnable.len() > 0 {
 		if !o.mayTake() {
 			return nil, false
 		}
-		k := o.runnable[0]
-		o.runnable[0] = nil
-		o.runnable = o.runnable[1:]
+		k := o.runnable.take()
 		k.queued = false
 		m := k.head()
 		if m == nil || k.running != nil || k.moving != nil || m.Due.After(now) && !m.skip {
@@ -73,7 +71,7 @@ func (o *Owner) unpark() {
 		}
 	}
 	o.parked = nil
-	o.runnable = append(first, o.runnable...)
+	o.runnable.putFirst(first...)
 }
 
 // Crashed reports whether a message that was taken has crashed its consumers so often that it is to fail

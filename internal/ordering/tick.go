@@ -132,7 +132,7 @@ func (o *Owner) Stop(now time.Time) {
 	case o.phase < owning:
 		o.end("", true)
 	case o.phase == owning:
-		o.phase, o.stopped, o.runnable, o.parked, o.timers = closing, now, nil, nil, nil
+		o.phase, o.stopped, o.runnable, o.parked, o.timers = closing, now, fifo[*key]{}, nil, nil
 		o.farewell()
 	}
 }
