@@ -87,7 +87,7 @@ faults: services ## the delivery suite and messages in order by key under every 
 	@cd integration && REHOP_FAULTS=long $(GO) test ./crashes -run '^TestCrashes$$' -count=1 -v -timeout=60m
 	@cd integration && REHOP_FAULTS=long $(GO) test ./boxfaults -run '^(TestBoxFaults|TestBoxFaultsSQLite|TestOrder|TestOrderSQLite)$$' -count=1 -v -timeout=60m
 	@eval "$$(scripts/services env)"; cd integration && $(GO) test ./sqlboxes -run '^(TestSQLite|TestPostgres|TestMariaDB|TestMySQL|TestPgx)$$/^order$$/^ManyWriters$$' -count=1 -v -timeout=30m -args -writing=60s
-	@cd integration && REHOP_FAULTS=long $(GO) test ./migrating -run '^(TestMigrateKilled|TestMigrateCanceledAtEachStep|TestMigrateManyMessages)$$' -count=1 -v -timeout=60m
+	@cd integration && REHOP_FAULTS=long $(GO) test ./migrating -run '^(TestMigrateKilled|TestMigrateToOrderedKilled|TestMigrateCanceledAtEachStep|TestMigrateManyMessages)$$' -count=1 -v -timeout=60m
 	@cd integration && REHOP_FAULTS=long $(GO) test ./moving -run '^(TestMoveKilled|TestMoveToCluster)$$' -count=1 -v -timeout=120m
 
 faults-baseline: ## the same auditor on the usual recipe (classic TTL+DLX), which must be caught losing messages

@@ -26,6 +26,7 @@ const migratorRole = "REHOP_MIGRATING_ORDERS"
 type deathPlan struct {
 	URL, Management string
 	Classic         bool // what the queue is to be; else quorum
+	Ordered         bool // it is to be an ordered one
 	Step            int  // at which step it dies, from 1; 0: at none
 	Moved           int  // soon after how many messages were moved it dies; 0: at the beginning of the step
 }
@@ -46,8 +47,11 @@ func beMigrator(text string) int {
 		return fail(err)
 	}
 	subscription := orders(nil)
-	if d.Classic {
+	switch {
+	case d.Classic:
 		subscription = orders(classic)
+	case d.Ordered:
+		subscription = orders(ordered)
 	}
 	p, err := rehop.Topology(rehop.Config{}, subscription)
 	if err != nil {

@@ -279,6 +279,48 @@ func TestMigrateToOrderedResumed(t *testing.T) {
 	})
 }
 
+// A process that makes a queue an ordered one is killed with kill -9, and another one continues. The order is kept; what was under way may be handled twice.
+func TestMigrateToOrderedKilled(t *testing.T) {
+	t.Parallel()
+	const keys, each = 6, 40
+	at := map[admin.Action]int{admin.ActionMove: 20, admin.ActionClose: 0, admin.ActionReturnEarly: keys*each + 20, admin.ActionOpen: 0}
+	if long() {
+		for _, do := range []admin.Action{admin.ActionDivert, admin.ActionUnbind, admin.ActionEmpty, admin.ActionDelete, admin.ActionDeclare, admin.ActionRestore, admin.ActionReturn, admin.ActionClear} {
+			at[do] = 0
+		}
+	}
+	for do, moved := range at {
+		t.Run(string(do), func(t *testing.T) {
+			t.Parallel()
+			lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+				s := newSite(t, r)
+				s.apply(plan(t, orders(nil)))
+				l := newLanes()
+				l.publish(s, keys)
+				l.await(t, "some messages before", l.allSent(keys, each))
+				want := plan(t, orders(ordered))
+				m, err := s.admin.PlanMigration(s.ctx, want, "orders", admin.MigrateOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				step := slices.IndexFunc(m.Steps, func(step admin.Step) bool { return step.Action == do })
+				if step < 0 {
+					t.Fatalf("there is no step %q:\n%s", do, m)
+				}
+				s.die(deathPlan{Ordered: true, Step: step + 1, Moved: moved})
+				s.finish(want)
+				s.wantPlanned(want)
+				client := kit.Open(t, rehop.Config{URL: r.URL})
+				kit.Subscribe(t, client, orders(func(s *rehop.Subscriber) {
+					ordered(s)
+					s.Handler, s.Concurrency, s.Retry = l, 8, rehop.Steps(100*time.Millisecond)
+				}))
+				l.audit(t, 256)
+			})
+		})
+	}
+}
+
 // Messages that wait for a retry when their queue becomes an ordered one come back when they are due, with their attempts, behind those that
 // are there by then.
 func TestMigrateToOrderedWithRetries(t *testing.T) {
