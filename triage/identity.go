@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/rehop/rehop/internal/headerjson"
+	"github.com/rehop/rehop/internal/rabbit"
 )
 
 // lineage is the same for everything that is known of a message: for a copy of it from the feed, for the message in its failed queue, and
@@ -19,6 +20,9 @@ type lineage [16]byte
 
 // lineageOf computes it of the message's id, and of its contents if it has none.
 func lineageOf(m *Message) (l lineage, err error) {
+	if l, ok := lineageIn(m.ID); ok {
+		return l, nil
+	}
 	h := sha256.New()
 	if m.ID != "" {
 		add(h, "id", m.FailedQueue, m.Queue, m.ID)
@@ -33,6 +37,23 @@ func lineageOf(m *Message) (l lineage, err error) {
 	}
 	copy(l[:], h.Sum(nil))
 	return l, nil
+}
+
+// givenID begins an id that a message without one gets when it is replayed to its own queue. The lineage follows, so that it is the same message when
+// it fails again.
+const givenID = "rehop-given-"
+
+// newID is an id for a message without one.
+func (l lineage) newID() string { return givenID + hex.EncodeToString(l[:]) + "-" + rabbit.NewID() }
+
+// lineageIn is the lineage that an id has from newID.
+func lineageIn(id string) (l lineage, ok bool) {
+	text, ok := strings.CutPrefix(id, givenID)
+	if !ok || len(text) <= 2*len(l) || text[2*len(l)] != '-' {
+		return l, false
+	}
+	_, err := hex.Decode(l[:], []byte(text[:2*len(l)]))
+	return l, err == nil
 }
 
 // add writes texts so that no two lists of texts are the same bytes.

@@ -183,8 +183,11 @@ func (s *Store) claim(ctx context.Context, c claim, all []incoming) ([]*item, er
 			i := items[all[n].lineage][at]
 			taken[i.key()] = true
 			if i.sentID == "" {
-				if i.sentID = all[n].message.ID; i.sentID == "" || c.run.edit != nil {
+				switch i.sentID = all[n].message.ID; {
+				case c.run.edit != nil, i.sentID == "" && c.run.To != "":
 					i.sentID = rabbit.NewID()
+				case i.sentID == "":
+					i.sentID = i.lineage.newID()
 				}
 			}
 			if c.line != nil {

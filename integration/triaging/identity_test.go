@@ -2,6 +2,7 @@ package triaging
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -77,5 +78,34 @@ func TestOutcomesOfTwoQueues(t *testing.T) {
 		kit.Subscribe(b.t, client, rehop.Subscriber{Queue: queue, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
 		b.until(r, "the outcomes of one queue", func(r triage.Run) bool { return r.Counts.Succeeded == n })
 		b.want(0, 0, map[string]int{"queue:" + queue + " state:succeeded": n, "queue:billing state:replayed": n})
+	})
+}
+
+// A message without an id, as other programs publish them, is the same message in the index when it has failed again after a replay, and so are two that are equal.
+func TestWithoutIDAgain(t *testing.T) {
+	eachIndex(t, func(b *workbench) {
+		client := kit.Open(b.t, rehop.Config{URL: b.URL, Reports: true})
+		for range 2 {
+			b.must(b.ch.PublishWithContext(b.ctx, "", queue+".failed", true, false, amqp.Publishing{Headers: amqp.Table{envelope.Queue: queue}, Body: []byte("{}")}))
+		}
+		kit.WantDepth(b.t, b.Rabbit, b.ch, queue+".failed", 2)
+		b.reconcile()
+		before := b.found("state:failed")
+		kit.Subscribe(b.t, client, rehop.Subscriber{Queue: queue, Retry: rehop.NoRetry(), Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("no") })})
+		defer b.work()()
+		for range 2 {
+			r := b.start(triage.RunPlan{Action: triage.ActionReplay})
+			b.until(r, "both have failed again", func(r triage.Run) bool { return r.State == triage.Done && r.Counts.Failed == 2 })
+			kit.WantDepth(b.t, b.Rabbit, b.ch, queue+".failed", 2)
+			b.reconcile()
+			b.want(0, 2, map[string]int{"": 2, "state:failed": 2})
+		}
+		refs := make(map[string]bool)
+		for _, m := range append(before, b.found("")...) {
+			refs[m.Ref] = true
+		}
+		if len(refs) != 2 {
+			b.t.Errorf("got refs %v, want the same two before and afterwards", refs)
+		}
 	})
 }
