@@ -259,11 +259,7 @@ func (b *batch) insertAll(ctx context.Context) error {
 		}
 		messages[i] = []any{a.row.id, a.lineage[:], a.row.ordinal, a.group, a.queue, a.state, partial, a.failure.attempts, a.failure.replays, micros(a.failure.at), a.failure.digest, micros(a.ordered), a.first,
 			b.turn, a.seen, a.born, len(m.Body), bytesOf(m.ID), bytesOf(m.Queue), bytesOf(m.Exchange), bytesOf(m.Key), bytesOf(m.Kind), bytesOf(m.Host), bytesOf(m.Version), bytesOf(a.run), bytesOf(m.Error)}
-		body := m.Body
-		if body == nil {
-			body = []byte{}
-		}
-		contents[i] = []any{a.row.id, a.in.properties, a.in.headers, bytesOf(m.Stack), body}
+		contents[i] = []any{a.row.id, a.in.properties, a.in.headers, bytesOf(m.Stack), a.in.body}
 		terms[i] = messageTerms{a.row.id, a.in.terms}
 	}
 	if err := b.insert(ctx, b.store.table("message"), messageColumns, messageValues, messages); err != nil {

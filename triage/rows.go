@@ -26,6 +26,7 @@ type incoming struct {
 	partial    bool
 	headers    []byte
 	properties []byte
+	body       []byte // not nil
 }
 
 // properties are those of AMQP that lists do not show.
@@ -89,6 +90,10 @@ func (s *Store) prepareOne(m *Message, in *incoming, known knownTerms) (err erro
 	in.group, in.title = s.grouping.groupID(m)
 	terms.terms[known.term(termGroup, in.group)] = struct{}{}
 	in.terms, in.partial = terms.sorted(), terms.full
+	in.body = notNil(m.Body)
+	if s.maxLine > 0 && len(m.Body)+len(m.Stack)+len(in.headers) > s.maxLine { // its failed queue could not be swept as long as it is there
+		in.body, in.partial = []byte{}, true
+	}
 	return nil
 }
 

@@ -368,19 +368,23 @@ func TestLargerThanAPacket(t *testing.T) {
 	var most int
 	b.must(b.db.QueryRowContext(b.ctx, "SELECT @@max_allowed_packet").Scan(&most))
 	b.must(b.ch.PublishWithContext(b.ctx, "", queue+".failed", true, false, amqp.Publishing{MessageId: "large", Body: make([]byte, most*4/5)}))
-	kit.WantDepth(t, b.Rabbit, b.ch, queue+".failed", 1)
+	b.must(b.ch.PublishWithContext(b.ctx, "", queue+".failed", true, false, amqp.Publishing{MessageId: "larger", Body: make([]byte, most)}))
+	kit.WantDepth(t, b.Rabbit, b.ch, queue+".failed", 2)
 	b.fill(failedMessage("small", 1, 0, "{}"))
-	b.want(0, 2, map[string]int{"state:failed": 2})
+	b.want(0, 3, map[string]int{"state:failed": 3})
+	if m := b.found("id:larger")[0]; m.Size != most || !m.Partial {
+		t.Errorf("got a size of %d and partial %v, want %d and true", m.Size, m.Partial, most)
+	}
 	r := b.run(triage.RunPlan{Action: triage.ActionKeep})
-	if want := (triage.RunCounts{Sent: 1, Refused: 1}); r.Counts != want {
+	if want := (triage.RunCounts{Sent: 1, Refused: 2}); r.Counts != want {
 		t.Errorf("got %+v, want %+v", r.Counts, want)
 	}
 	items, err := b.store.RunItems(b.ctx, r.ID, triage.ItemRefused, triage.Page{})
 	b.must(err)
-	if len(items.Items) != 1 || !strings.Contains(items.Items[0].Reason, "max_allowed_packet") {
+	if len(items.Items) != 2 || !strings.Contains(items.Items[0].Reason, "max_allowed_packet") {
 		t.Errorf("got %+v, want the message, and what to do", items)
 	}
-	b.want(1, 1, map[string]int{"state:kept": 1, "state:failed": 1})
+	b.want(1, 2, map[string]int{"state:kept": 1, "state:failed": 2})
 }
 
 // Replaying kept messages reads the others in their failed queue as often as a replay of messages that were not kept.
