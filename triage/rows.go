@@ -91,7 +91,7 @@ func (s *Store) prepareOne(m *Message, in *incoming, known knownTerms) (err erro
 	terms.terms[known.term(termGroup, in.group)] = struct{}{}
 	in.terms, in.partial = terms.sorted(), terms.full
 	in.body = notNil(m.Body)
-	if s.maxLine > 0 && len(m.Body)+len(m.Stack)+len(in.headers) > s.maxLine { // its failed queue could not be swept as long as it is there
+	if s.maxLine > 0 && len(m.Body)+len(m.Stack)+len(in.headers) > s.maxLine { // otherwise each sweep of its failed queue would fail
 		in.body, in.partial = []byte{}, true
 	}
 	return nil
