@@ -77,7 +77,7 @@ func TestMove(t *testing.T) {
 	to.Plugin("rabbitmq_shovel", "rabbitmq_shovel_management")
 
 	// The old cluster: some messages fail once and wait for an hour, some fail for good, some are delayed.
-	handled := &kit.Tally{}
+	handled, here := &kit.Tally{}, &kit.Tally{}
 	first := kit.Subscribe(t, from.client, subscription(rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 		switch {
 		case strings.HasPrefix(d.ID, "waits"):
@@ -86,6 +86,7 @@ func TestMove(t *testing.T) {
 			return rehop.Permanent(errors.New("broken"))
 		}
 		handled.Add(d.ID)
+		here.Add(d.ID)
 		return nil
 	})))
 	for i := range each {
@@ -121,7 +122,7 @@ func TestMove(t *testing.T) {
 	// The old queue is drained by its consumers, and they end.
 	ch := from.Channel()
 	lab.Eventually(t, kit.Limit, "all messages of the old cluster have been handled once", func() bool {
-		return from.Depth(ch, "orders") == 0 && from.Depth(ch, "orders.failed") == each && from.Depth(ch, "rehop.step.1h") == each && handled.Sum() == each
+		return from.Depth(ch, "orders") == 0 && from.Depth(ch, "orders.failed") == each && from.Depth(ch, "rehop.step.1h") == each && here.Sum() == each
 	})
 	kit.Drain(t, first)
 
