@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/broker/internal/queue"
+	"github.com/rehop/rehop/broker/internal/store"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -40,6 +41,9 @@ func (q *Queue) peeked(items []queue.Item) ([]PeekedMessage, error) {
 		content := it.Message.Content()
 		if content == nil && it.Message.Stored() {
 			stored, err := q.Vhost.node.Store.Read(&it.Message.Message)
+			if errors.Is(err, store.ErrSettled) { // meanwhile
+				continue
+			}
 			if err != nil {
 				return nil, fmt.Errorf("read a message of %s: %w", q, err)
 			}
