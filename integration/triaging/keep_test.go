@@ -197,6 +197,10 @@ func (k *keeping) inQueue(t *testing.T) map[string]int {
 	ch := k.rabbit.Channel()
 	defer ch.Close() // which returns the messages
 	found, depth := make(map[string]int), k.rabbit.Depth(ch, queue+".failed")
+	// Without a prefetch count a quorum queue delivers 2,000 messages and waits for answers; after a few faults the queue has more than that.
+	if err := ch.Qos(depth, 0, false); err != nil {
+		t.Fatal(err)
+	}
 	deliveries, err := ch.ConsumeWithContext(k.ctx, queue+".failed", "", false, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)
