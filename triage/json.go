@@ -1,7 +1,6 @@
 package triage
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -33,7 +32,7 @@ func (v jsonValue) isContainer() bool { return v.kind == '{' || v.kind == '[' }
 // jsonWalk reads a text, and shows names and values in their order, an object or an array after what is in it. It reads the bytes itself:
 // package json does not report where a value is, and would change the numbers and the order of names.
 type jsonWalk struct {
-	text  []byte
+	text  string
 	at    int
 	path  []step
 	name  func(name string)
@@ -42,7 +41,7 @@ type jsonWalk struct {
 
 // walkJSON shows the values of a text. If the text is not JSON it returns errNotJSON and the place from which on it is not, after the values
 // before that place. It ends with an error of value. Name may be nil.
-func walkJSON(text []byte, name func(string), value func(jsonValue) error) (at int, err error) {
+func walkJSON(text string, name func(string), value func(jsonValue) error) (at int, err error) {
 	if name == nil {
 		name = func(string) {}
 	}
@@ -180,7 +179,7 @@ func (w *jsonWalk) quoted() error {
 }
 
 func (w *jsonWalk) word(word string) error {
-	if !bytes.HasPrefix(w.text[w.at:], []byte(word)) {
+	if !strings.HasPrefix(w.text[w.at:], word) {
 		return errNotJSON
 	}
 	w.at += len(word)
@@ -222,18 +221,18 @@ func (w *jsonWalk) number() error {
 }
 
 // unquote is the text of a JSON string.
-func unquote(quoted []byte) (text string, err error) {
-	if inner := quoted[1 : len(quoted)-1]; bytes.IndexByte(inner, '\\') < 0 {
-		return string(inner), nil
+func unquote(quoted string) (text string, err error) {
+	if inner := quoted[1 : len(quoted)-1]; strings.IndexByte(inner, '\\') < 0 {
+		return inner, nil
 	}
-	err = json.Unmarshal(quoted, &text)
+	err = json.Unmarshal([]byte(quoted), &text)
 	return text, err
 }
 
 // canonicalNumber writes a JSON number so that equal numbers are the same text, whatever their size: its digits without zeros at the ends,
 // and the exponent. False: the text is not a number.
 func canonicalNumber(text string) (string, bool) {
-	w := jsonWalk{text: []byte(text)}
+	w := jsonWalk{text: text}
 	if text == "" || text[0] != '-' && (text[0] < '0' || text[0] > '9') || w.number() != nil || w.at != len(text) {
 		return "", false
 	}

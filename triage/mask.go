@@ -296,8 +296,9 @@ func (m *Mask) spans(message *Message) []span {
 		return whole
 	}
 	var all []span
-	_, err := walkJSON(body, nil, func(v jsonValue) error {
-		if m.hidesPath(v.path) || v.kind == '"' && len(m.paths) > 0 && mayBeJSON(body[v.start:v.end]) {
+	text := string(body)
+	_, err := walkJSON(text, nil, func(v jsonValue) error {
+		if m.hidesPath(v.path) || v.kind == '"' && len(m.paths) > 0 && mayBeJSON(text[v.start:v.end]) {
 			all = append(all, span{v.start, v.end, true})
 		}
 		return nil
@@ -346,7 +347,7 @@ func (m *Mask) escaped(body []byte) (all []span) {
 }
 
 // mayBeJSON reports whether a string of JSON may have JSON in it, into which paths do not look.
-func mayBeJSON(quoted []byte) bool {
+func mayBeJSON(quoted string) bool {
 	text, err := unquote(quoted)
 	return err != nil || strings.Contains(text, "{") || strings.HasPrefix(strings.TrimSpace(text), "[")
 }

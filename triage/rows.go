@@ -88,8 +88,7 @@ func (s *Store) prepareOne(m *Message, in *incoming, known knownTerms) (err erro
 	terms := termsOf(m, known)
 	in.message, in.failure, in.ordered = m, failureOf(m), moment(m.failedAt())
 	in.group, in.title = s.grouping.groupID(m)
-	terms.terms[known.term(termGroup, in.group)] = struct{}{}
-	in.terms, in.partial = terms.sorted(), terms.full
+	in.terms, in.partial = terms.sortedWith(known.term(termGroup, in.group)), terms.full
 	in.body = notNil(m.Body)
 	if s.maxLine > 0 && len(m.Body)+len(m.Stack)+len(in.headers) > s.maxLine { // otherwise each sweep of its failed queue would fail
 		in.body, in.partial = []byte{}, true

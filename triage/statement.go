@@ -32,7 +32,11 @@ func (w *writer) insertOr(ctx context.Context, table, columns, values, otherwise
 		}
 		defer prepared.Close()
 		for _, row := range rows {
-			if _, err := prepared.ExecContext(ctx, row...); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			// With a context that can end, the driver starts a goroutine for each statement.
+			if _, err := prepared.ExecContext(context.WithoutCancel(ctx), row...); err != nil {
 				return err
 			}
 		}

@@ -107,12 +107,22 @@ func (s *termSet) has(t term) bool {
 	return ok
 }
 
-// sorted are the terms in a fixed order.
-func (s *termSet) sorted() []term { return slices.Sorted(maps.Keys(s.terms)) }
+// sortedWith are the terms, and one more, in a fixed order.
+func (s *termSet) sortedWith(one term) []term {
+	all := make([]term, 0, len(s.terms)+1)
+	for t := range s.terms {
+		all = append(all, t)
+	}
+	if !s.has(one) {
+		all = append(all, one)
+	}
+	slices.Sort(all)
+	return all
+}
 
 // termsOf are the terms of a message. If it has too many, the fields and headers come first, then the body from its beginning.
 func termsOf(m *Message, known knownTerms) *termSet {
-	s := &termSet{terms: make(map[term]struct{}, 64)}
+	s := &termSet{terms: make(map[term]struct{}, 128)}
 	for _, field := range [...]struct {
 		kind kindOfTerm
 		text string
@@ -249,6 +259,9 @@ func maybeJSON(body []byte) bool {
 }
 
 func jsonPath(path []step) string {
+	if len(path) == 1 && path[0].index < 0 {
+		return fold(path[0].name)
+	}
 	var out strings.Builder
 	for _, s := range path {
 		if s.index >= 0 {
@@ -269,18 +282,18 @@ func eachBodyWord(body []byte, more func(word) bool, value func(path, text, numb
 	text := bounded(string(body[:min(len(body), maxText+1)]), nil)
 	whole = len(text) == len(body)
 	if maybeJSON(body) {
-		var words []word
+		words := make([]word, 0, 64)
 		collect := func(text string) {
 			eachWord(text, func(w word) bool { words = append(words, w); return true })
 		}
-		end, err := walkJSON([]byte(text), collect, func(v jsonValue) error {
+		end, err := walkJSON(text, collect, func(v jsonValue) error {
 			if v.isContainer() {
 				return nil
 			}
 			inner, number := text[v.start:v.end], ""
 			switch v.kind {
 			case '"':
-				inner, _ = unquote([]byte(inner))
+				inner, _ = unquote(inner)
 			case '0':
 				number, _ = canonicalNumber(inner)
 			}
