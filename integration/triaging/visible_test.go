@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/triage"
@@ -38,6 +39,12 @@ func TestSQLiteVisible(t *testing.T) {
 		return errors.New("connection refused")
 	})})
 	startServer(t, r, d)
+	a, err := admin.Open(ctx, admin.Config{URL: r.URL, Management: r.Management()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	awaitCollected(t, r, a) // a subscriber that reports to nobody sends no reports for a while
 	const first = "first"
 	kit.Publish(t, client, rehop.Message{ID: first, Key: queue})
 	lab.Eventually(t, limit, "the service has begun", func() bool {
