@@ -30,7 +30,7 @@ func TestAuditorCatches(t *testing.T) {
 			var s *scene
 			// On a slow machine waits end during the move: then once more, with longer ones.
 			for wait, done := 20*time.Second, false; !done; wait *= 2 {
-				s = newScene(t, &side{Rabbit: lab.Embedded(t)}, &side{Rabbit: lab.Embedded(t)}, scale{messages: 900, wait: wait, slice: 4 << 10})
+				s = newScene(t, &side{Rabbit: lab.Embedded(t)}, &side{Rabbit: lab.Embedded(t)}, scale{messages: 900, wait: wait, slice: 4 << 10, latency: latency})
 				s.fill()
 				s.define()
 				done = test.move(s)

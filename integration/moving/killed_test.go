@@ -28,13 +28,14 @@ type scale struct {
 	wait     time.Duration // how long those wait, at least
 	kills    int           // of each kind
 	slice    int           // bytes that the move sends at once, so that a move of few messages takes some time; 0: any
+	latency  time.Duration // of what the move sends, so that it can be disturbed in between
 }
 
 func scaleOf() scale {
 	if os.Getenv("REHOP_FAULTS") == "long" {
-		return scale{100_000, 12 * time.Minute, 4, 0}
+		return scale{100_000, 12 * time.Minute, 4, 0, latency}
 	}
-	return scale{3_000, 100 * time.Second, 1, 2 << 10}
+	return scale{3_000, 100 * time.Second, 1, 2 << 10, latency}
 }
 
 // stepLimit is how long one step of a test may take.
@@ -58,7 +59,7 @@ type scene struct {
 	last  time.Time // when the last message is due
 }
 
-// latency is that of what the move sends, so that it can be disturbed in between.
+// latency is that of what a move sends when it is tried first.
 const latency = 10 * time.Millisecond
 
 func newScene(t *testing.T, from, to *side, size scale) *scene {
@@ -73,7 +74,7 @@ func newScene(t *testing.T, from, to *side, size scale) *scene {
 	}
 	t.Cleanup(func() { _ = p.Close() })
 	p.SetPlan(func(int) proxy.Plan {
-		return proxy.Plan{Up: proxy.Way{Latency: latency, Slice: size.slice}}
+		return proxy.Plan{Up: proxy.Way{Latency: size.latency, Slice: size.slice}}
 	})
 	u.Host = p.Addr()
 	t.Cleanup(from.close)
@@ -178,7 +179,7 @@ func (s *scene) arrived() int {
 }
 
 // disturb runs a move until the target has this many messages more in its queue, or in its delay queues, and then does something to it, while a batch is
-// on its way and is not confirmed. It returns false if the move ended before: then nothing was disturbed.
+// on its way and is not confirmed. It returns false if the move was too fast for this machine to see it in between: then nothing was disturbed.
 func (s *scene) disturb(what string, ready, waiting int, do func(*command)) bool {
 	s.t.Helper()
 	readyBefore, waitingBefore := s.moved()
@@ -200,7 +201,10 @@ func (s *scene) disturb(what string, ready, waiting int, do func(*command)) bool
 		return false
 	}
 	if n := s.from.depth("orders", layouts.StepQueue(s.size.wait)); n < batch {
-		s.t.Fatalf("inconclusive: the source has only %d messages left before %s", n, what)
+		c.kill()
+		s.proxy.Thaw()
+		s.t.Logf("the source has only %d messages left before %s", n, what)
+		return false
 	}
 	now, waits := s.moved()
 	s.t.Logf("%s: with %d messages ready on the target and %d waiting", what, now, waits)
@@ -227,10 +231,10 @@ func TestMoveKilled(t *testing.T) {
 			size.wait += way.longer
 			for tries := 1; !moveKilled(newScene(t, way.from(t), way.to(t), size), way.handled); tries++ {
 				if tries == maxTries {
-					t.Fatalf("inconclusive: on this machine even waits of %v are over before all is moved", size.wait)
+					t.Fatalf("inconclusive: with waits of %v and a latency of %v, too, the move could not be disturbed, or ended too late", size.wait, size.latency)
 				}
-				size.wait *= 2
-				t.Logf("once more, with waits of %v", size.wait)
+				size.wait, size.latency = 2*size.wait, 2*size.latency
+				t.Logf("once more, with waits of %v and a latency of %v", size.wait, size.latency)
 			}
 		})
 	}
@@ -244,10 +248,10 @@ func together(t *testing.T) {
 	}
 }
 
-// maxTries is how often a move is tried, each time with longer waits, until it is faster than these.
+// maxTries is how often a move is tried, each time slower and with longer waits.
 const maxTries = 3
 
-// moveKilled disturbs a move, and audits it. It returns false if the waits were too short to show anything.
+// moveKilled disturbs a move, and audits it. It returns false if the move was too fast, or the waits were too short, to show anything.
 func moveKilled(s *scene, handled bool) bool {
 	s.t.Helper()
 	s.fill()
@@ -267,7 +271,7 @@ func moveKilled(s *scene, handled bool) bool {
 	}
 	for range s.size.kills {
 		if !s.disturb("kill -9 of rehop move", step, 0, killMove) {
-			s.t.Fatal("inconclusive: nothing was disturbed")
+			return false
 		}
 		for _, broker := range []*side{s.from, s.to} {
 			if !s.disturb("kill -9 of the "+s.name(broker), step, 0, func(c *command) {
@@ -275,13 +279,15 @@ func moveKilled(s *scene, handled bool) bool {
 				kills++
 				killMove(c) // so that the next fault finds something to disturb
 			}) {
-				s.t.Fatal("inconclusive: nothing was disturbed")
+				return false
 			}
 		}
 	}
-	lasted := s.disturb("kill -9 of rehop move while delayed messages move", 0, s.waiting/8, killMove)
+	if !s.disturb("kill -9 of rehop move while delayed messages move", 0, s.waiting/8, killMove) {
+		return false
+	}
 	dismiss()
-	return lasted && s.finish(kills)
+	return s.finish(kills)
 }
 
 // handle lets both sides handle messages, slowly, until the function that it returns is called. What they have handled is in the books then.
