@@ -24,14 +24,15 @@ type generator struct {
 	queues    map[string]*wire.QueueDeclare    // as they are mostly declared
 	exchanges map[string]*wire.ExchangeDeclare // as they are mostly declared
 	quorum    bool
-	lasting   bool // every queue is durable or exclusive
+	newer     bool // RabbitMQ 4.3: every queue is durable or exclusive, and quorum queues have arguments of their own
 	messages  int
 }
 
-// generate returns the steps of a seed. lasting: without queues that are neither durable nor exclusive, which later releases refuse.
-func generate(seed uint64, length int, lasting bool) []step {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), queues: make(map[string]*wire.QueueDeclare), exchanges: make(map[string]*wire.ExchangeDeclare), lasting: lasting}
-	g.quorum = g.IntN(5) == 0
+// generate returns the steps of a seed. newer: for RabbitMQ 4.3, which refuses queues that are neither durable nor exclusive, and whose quorum
+// queues can do more.
+func generate(seed uint64, length int, newer bool) []step {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), queues: make(map[string]*wire.QueueDeclare), exchanges: make(map[string]*wire.ExchangeDeclare), newer: newer}
+	g.quorum = g.IntN(5) == 0 || newer && g.IntN(3) == 0
 	for _, l := range likings {
 		weight := 1 + l.weight*g.IntN(4)
 		g.weights = append(g.weights, weight)
@@ -89,7 +90,7 @@ func (g *generator) make(what string) step {
 		case 0:
 			return do(g.queue(name, true))
 		case 1:
-			return do(&wire.QueueDeclare{Queue: g.oneOf(name, "", "missing", "amq.mine"), Passive: g.IntN(3) > 0, Exclusive: g.IntN(2) == 0, Durable: g.lasting})
+			return do(&wire.QueueDeclare{Queue: g.oneOf(name, "", "missing", "amq.mine"), Passive: g.IntN(3) > 0, Exclusive: g.IntN(2) == 0, Durable: g.newer})
 		}
 		return do(g.queues[name])
 	case "exchange":
@@ -174,7 +175,7 @@ func (g *generator) anExchange() string {
 // queue makes a declaration, often one with arguments if it is to be special.
 func (g *generator) queue(name string, special bool) *wire.QueueDeclare {
 	m := &wire.QueueDeclare{Queue: name, Durable: g.IntN(2) == 0, AutoDelete: g.IntN(6) == 0, Exclusive: g.IntN(10) == 0, NoWait: g.IntN(12) == 0}
-	m.Durable = m.Durable || g.lasting
+	m.Durable = m.Durable || g.newer
 	if g.quorum && g.IntN(2) == 0 {
 		m.Arguments = wire.Table{{Key: "x-queue-type", Value: "quorum"}}
 		m.Durable, m.AutoDelete, m.Exclusive = true, false, false
@@ -188,6 +189,20 @@ func (g *generator) queue(name string, special bool) *wire.QueueDeclare {
 // argument is one that a queue may have, though not always a good one.
 func (g *generator) argument() (string, any) {
 	value := func(values ...any) any { return values[g.IntN(len(values))] }
+	if g.newer && g.quorum && g.IntN(2) == 0 {
+		const hour = int32(3_600_000)
+		switch g.IntN(6) {
+		case 0:
+			return "x-delivery-limit", value(int32(-1), int32(0), int32(1), int32(2), "1", true)
+		case 1, 2:
+			return "x-delayed-retry-type", value("disabled", "all", "failed", "returned", "some", int32(1))
+		case 3:
+			return g.oneOf("x-delayed-retry-min", "x-delayed-retry-max"), value(hour, hour, 2*hour, int32(0), int32(-1), "1")
+		case 4:
+			return g.oneOf("x-consumer-timeout", "x-consumer-disconnected-timeout"), value(hour, int32(0), int32(-1), "1")
+		}
+		return "x-quorum-initial-group-size", value(int32(1), int32(3), int32(0), int32(-1), "1")
+	}
 	switch g.IntN(16) {
 	case 0, 1:
 		return "x-max-length", value(int32(0), int32(1), int64(2), int8(2), int32(3), int32(-1), "2")
@@ -249,6 +264,9 @@ func (g *generator) header() wire.Field {
 }
 
 func (g *generator) consumerArguments() wire.Table {
+	if g.newer && g.IntN(8) == 0 {
+		return wire.Table{{Key: "x-consumer-timeout", Value: []any{int32(3_600_000), int32(0), int32(-1), "1"}[g.IntN(4)]}}
+	}
 	switch g.IntN(8) {
 	case 0:
 		return wire.Table{{Key: "x-priority", Value: int32(g.IntN(5) - 2)}}
