@@ -25,6 +25,7 @@ type Console struct {
 	logins    *throttle.Logins
 	attempts  cipher.AEAD // seals the cookies of logins at a provider
 	figures   *figures
+	examined  atomic.Pointer[examination] // by the doctor; nil: not yet
 	working   chan struct{}               // has a place for each request that may use the broker now
 	indexing  chan struct{}               // has a place for each request that may use the index of failed messages now
 	asking    chan struct{}               // has a place for each request that may ask the provider of logins now

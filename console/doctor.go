@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/rehop/rehop/admin"
@@ -13,6 +14,22 @@ type doctorView struct {
 	Findings admin.Findings
 	Checks   int
 	Took     time.Duration
+}
+
+// examination is the last result of the doctor.
+type examination struct {
+	At   time.Time
+	Text string // how many findings
+	Bad  bool   // one is critical
+}
+
+func newExamination(found admin.Findings) *examination {
+	critical, warnings := len(found.Above(admin.Warning)), len(found.Above(admin.Info))
+	e := &examination{At: time.Now(), Text: "nothing that needs attention", Bad: critical > 0}
+	if warnings > 0 {
+		e.Text = fmt.Sprintf("%s, %s of them critical", counted(warnings, "problem"), number(critical))
+	}
+	return e
 }
 
 func (x *call) doctor() error {
@@ -31,6 +48,7 @@ func (x *call) doctor() error {
 	if v.Findings, err = a.Doctor(ctx, x.console.options.Doctor); err != nil {
 		return err
 	}
+	x.console.examined.Store(newExamination(v.Findings))
 	v.Examined, v.Took = true, time.Since(began).Round(time.Millisecond)
 	return x.show("doctor", "Doctor", v)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -96,13 +97,13 @@ func (x *call) nextUpdate() update {
 	if id := x.r.URL.Query().Get("run"); id != "" {
 		return x.nextOfRun(id)
 	}
-	o, at, err := x.console.figures.get(x.r.Context())
+	now, err := x.console.figures.get(x.r.Context())
 	if err != nil {
 		return update{Error: faultOf(err).text}
 	}
-	v := overviewOf(o, at)
-	u := updateAt(v.Shape, at)
-	for _, f := range v.Sums {
+	v := x.console.overviewOf(now)
+	u := updateAt(v.Shape, v.At)
+	for _, f := range slices.Concat(v.Sums, v.Steps) {
 		u.Figures[f.ID] = f.Value
 	}
 	for _, n := range v.Attention {

@@ -128,11 +128,11 @@ func (x *call) outbox() error {
 		return err
 	}
 	defer end()
-	return x.show("outboxes", "Outboxes", outboxesView{x.backlogs(all)})
+	return x.show("outboxes", "Outboxes", outboxesView{x.console.backlogs(x.r.Context(), all, x.console.options.Timeout)})
 }
 
 // backlogs asks the outboxes, some at the same time and each with its own timeout: a database that does not answer affects no others.
-func (x *call) backlogs(all []Outbox) []outboxView {
+func (c *Console) backlogs(ctx context.Context, all []Outbox, timeout time.Duration) []outboxView {
 	views := make([]outboxView, len(all))
 	asking := make(chan struct{}, maxWorking)
 	var asked sync.WaitGroup
@@ -140,7 +140,7 @@ func (x *call) backlogs(all []Outbox) []outboxView {
 		asking <- struct{}{}
 		asked.Go(func() {
 			defer func() { <-asking }()
-			ctx, cancel := context.WithTimeout(x.r.Context(), x.console.options.Timeout)
+			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
 			views[i] = outboxView{Name: o.Name, State: outbox.StateSetAside}
 			var err error

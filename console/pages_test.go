@@ -35,7 +35,7 @@ func TestPagesWithData(t *testing.T) {
 	f := open(t)
 	f.fail("orders", rehop.Message{ID: "m1", Body: []byte(`{"total":9223372036854775807,"list":[1]}`), Headers: map[string]any{"tenant": "acme", "n": int64(7), "fail": "no such customer"}},
 		rehop.Message{ID: "m2", Body: []byte{0xff, 0x00, 0x01}})
-	f.get("/").has(t, "orders", "2 messages failed", `id="sum-failed">2<`)
+	f.get("/").has(t, "orders", "2 messages failed", `id="sum-failed">2<`, `id="sum-nodes">1 of 1<`)
 	f.get("/queues").has(t, "orders", "failed?queue=orders")
 	f.get("/queue?name=orders").has(t, "orders", "<b>2</b> failed", "x-queue-type", "consumers?queue=orders")
 	f.get("/failed?queue=orders").has(t, "all 2 that match", "m1", "m2", "no such customer", "it failed", "permanent", "Replay selected", "the failed queue has 2 messages")
@@ -48,6 +48,7 @@ func TestPagesWithData(t *testing.T) {
 	f.get("/topology").has(t, "orders.failed")
 	f.get("/topology.svg").has(t, "orders.failed")
 	f.get("/doctor?examine=1").has(t, "Why it matters")
+	f.get("/").has(t, " it found ")
 }
 
 // Consumers are shown with their clients, whoever they are, by queue.

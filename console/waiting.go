@@ -28,7 +28,7 @@ const maxWaiting = 200
 
 func (x *call) waiting() error {
 	v := waitingView{Step: x.r.URL.Query().Get("step"), Limit: maxWaiting}
-	o, _, err := x.console.figures.get(x.r.Context())
+	o, err := x.console.figures.get(x.r.Context())
 	if err != nil {
 		return err
 	}
@@ -56,8 +56,11 @@ func (x *call) waiting() error {
 	return x.show("waiting", "Waiting messages", v)
 }
 
-// StepName is the delay in the name of a step, as in 10s, or the name of another delay queue.
-func (v waitingView) StepName(queue string) string {
+// StepName is the name of a step of a delay queue.
+func (v waitingView) StepName(queue string) string { return stepName(queue) }
+
+// stepName is the delay in the name of a step, as in 10s, or the name of another delay queue.
+func stepName(queue string) string {
 	if name, isStep := strings.CutPrefix(queue, "rehop.step."); isStep {
 		return name
 	}

@@ -33,6 +33,7 @@ func TestWaiting(t *testing.T) {
 		first := <-tried
 		synctest.Wait()
 		time.Sleep(10 * time.Second) // the figures of the API are some seconds old
+		f.get("/").has(t, "Waiting by step", "</b> <bdi>1h</bdi>", `id="sum-waiting">1<`)
 		f.get("/waiting").has(t, "1h", "rehop.step.1h")
 		f.get("/waiting?step=rehop.step.1h").has(t, "m1", "not &lt;yet&gt;", first.Add(time.Hour).UTC().Format("2006-01-02 15:04"), "all 1")
 		if late := (<-tried).Sub(first.Add(time.Hour)); late < 0 || late > time.Second {
