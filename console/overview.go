@@ -86,7 +86,7 @@ func (c *Console) overviewOf(now state) overviewView {
 	}
 	if len(now.nodes) > 0 {
 		up := len(slices.DeleteFunc(slices.Clone(now.nodes), func(n admin.Node) bool { return !n.Running }))
-		v.Sums = append(v.Sums, figure{"sum-nodes", "nodes run", fmt.Sprintf("%d of %d", up, len(now.nodes))})
+		v.Sums = append(v.Sums, figure{"sum-nodes", "nodes running", fmt.Sprintf("%d of %d", up, len(now.nodes))})
 	}
 	for _, f := range v.Sums {
 		v.Shape += f.ID + "\x00"
