@@ -25,6 +25,8 @@ type Console struct {
 	logins    *throttle.Logins
 	attempts  cipher.AEAD // seals the cookies of logins at a provider
 	figures   *figures
+	nodes     recent[nodesView]
+	backlog   recent[[]outboxView]
 	examined  atomic.Pointer[examination] // by the doctor; nil: not yet
 	working   chan struct{}               // has a place for each request that may use the broker now
 	indexing  chan struct{}               // has a place for each request that may use the index of failed messages now
@@ -69,7 +71,7 @@ func New(o Options) (*Console, error) {
 		working: make(chan struct{}, maxWorking), indexing: make(chan struct{}, maxWorking), asking: make(chan struct{}, maxWorking), exporting: make(chan struct{}, maxWorking),
 		outboxing: make(chan struct{}, maxWorking), streams: make(chan struct{}, maxStreams)}
 	c.closing, c.close = context.WithCancel(context.Background())
-	c.figures = &figures{ask: c.askFigures}
+	c.figures, c.nodes.ask, c.backlog.ask = &figures{ask: c.askFigures}, c.askNodes, c.askOutboxes
 	if c.assets, err = readAssets(); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}

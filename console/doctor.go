@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rehop/rehop/admin"
@@ -28,6 +29,9 @@ func newExamination(found admin.Findings) *examination {
 	e := &examination{At: time.Now(), Text: "nothing that needs attention", Bad: critical > 0}
 	if warnings > 0 {
 		e.Text = fmt.Sprintf("%s, %s of them critical", counted(warnings, "problem"), number(critical))
+	}
+	if slices.ContainsFunc(found, func(f admin.Finding) bool { return f.ID == "doctor.blind" }) {
+		e.Text += "; some things could not be examined"
 	}
 	return e
 }

@@ -97,11 +97,10 @@ func (x *call) nextUpdate() update {
 	if id := x.r.URL.Query().Get("run"); id != "" {
 		return x.nextOfRun(id)
 	}
-	now, err := x.console.figures.get(x.r.Context())
+	v, err := x.newOverview()
 	if err != nil {
 		return update{Error: faultOf(err).text}
 	}
-	v := x.console.overviewOf(now)
 	u := updateAt(v.Shape, v.At)
 	for _, f := range slices.Concat(v.Sums, v.Steps) {
 		u.Figures[f.ID] = f.Value

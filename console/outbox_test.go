@@ -68,7 +68,7 @@ func TestOutboxes(t *testing.T) {
 		}
 	})
 	f.get("/outbox").has(t, "orders", "150", "1m30s", "dead", "the database is away")
-	f.get("/").has(t, `id="sum-outbox">7<`, `<a href="outbox?name=orders"><bdi>orders</bdi></a>: <span id="n0">150 messages of the outbox cannot be published`, `<bdi>dead</bdi></a>: <span id="n1">cannot be read`)
+	f.get("/").has(t, `id="sum-outbox">7<`, `<a href="outbox?name=orders"><bdi>orders</bdi></a>: <span id="n0">the oldest message of the outbox has waited for 1m30s`, `<span id="n1">150 messages of the outbox cannot be published`, `<bdi>dead</bdi></a>: <span id="n2">the backlog of the outbox could not be read`)
 	first := f.get("/outbox?name=orders")
 	first.has(t, "m-0", "m-99", "order.created", "no queue for &lt;b&gt;0", "Next")
 	f.get("/outbox?name=orders&state=set+aside&after="+url.QueryEscape(orders.entries[99].Row.String())).has(t, "m-100", "m-149")

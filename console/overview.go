@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/outbox"
 )
 
 // overviewView is the first page: what needs attention, and all queues.
@@ -50,18 +50,37 @@ const (
 )
 
 func (x *call) overview() error {
-	now, err := x.console.figures.get(x.r.Context())
+	v, err := x.newOverview()
 	if errors.Is(err, admin.ErrNoManagement) {
 		return x.show("overview", "Overview", overviewView{Blind: true})
 	}
 	if err != nil {
 		return err
 	}
-	return x.show("overview", "Overview", x.console.overviewOf(now))
+	return x.show("overview", "Overview", v)
 }
 
-func (c *Console) overviewOf(now state) overviewView {
-	v := overviewView{At: now.at, Attention: attention(now), NodesHide: now.nodesHide, Doctor: c.examined.Load()}
+// newOverview is the overview at this moment, for the page and for its stream of events.
+func (x *call) newOverview() (overviewView, error) {
+	c, ctx := x.console, x.r.Context()
+	o, at, err := c.figures.get(ctx)
+	if err != nil {
+		return overviewView{}, err
+	}
+	return state{o, at, c.nodes.get(ctx), c.backlog.get(ctx), c.examined.Load()}.view(), nil
+}
+
+// state is what the overview is made of.
+type state struct {
+	admin.Overview
+	at       time.Time
+	nodes    nodesView
+	outboxes []outboxView
+	examined *examination
+}
+
+func (now state) view() overviewView {
+	v := overviewView{At: now.at, Attention: now.attention(), NodesHide: now.nodes.hide, Doctor: now.examined}
 	var ready, unacked, waiting, failed, consumers int
 	for i, q := range now.Queues {
 		ready, unacked, failed, consumers = ready+q.Ready, unacked+max(q.Unacked, 0), failed+q.Failed, consumers+q.Consumers
@@ -76,17 +95,15 @@ func (c *Console) overviewOf(now state) overviewView {
 	v.Sums = []figure{{"sum-failed", "failed", number(failed)}, {"sum-waiting", "waiting for the next attempt", number(waiting)}, {"sum-ready", "ready", number(ready)},
 		{"sum-unacked", "unacked", number(unacked)}, {"sum-consumers", "consumers", number(consumers)}}
 	if len(now.outboxes) > 0 {
-		unpublished := 0
-		for _, o := range now.outboxes {
-			if o.Wrong == "" {
-				unpublished += o.Backlog.Ready + o.Backlog.Retrying
-			}
-		}
-		v.Sums = append(v.Sums, figure{"sum-outbox", "in outboxes", number(unpublished)})
+		v.Sums = append(v.Sums, figure{"sum-outbox", "in outboxes", unpublished(now.outboxes)})
 	}
-	if len(now.nodes) > 0 {
-		up := len(slices.DeleteFunc(slices.Clone(now.nodes), func(n admin.Node) bool { return !n.Running }))
-		v.Sums = append(v.Sums, figure{"sum-nodes", "nodes running", fmt.Sprintf("%d of %d", up, len(now.nodes))})
+	if len(now.nodes.nodes) > 0 {
+		up := len(slices.DeleteFunc(slices.Clone(now.nodes.nodes), func(n admin.Node) bool { return !n.Running }))
+		v.Sums = append(v.Sums, figure{"sum-nodes", "nodes running", fmt.Sprintf("%d of %d", up, len(now.nodes.nodes))})
+	}
+	v.Shape += v.NodesHide
+	if v.Doctor != nil {
+		v.Shape += v.Doctor.At.String()
 	}
 	for _, f := range v.Sums {
 		v.Shape += f.ID + "\x00"
@@ -110,7 +127,7 @@ func rowOf(i int, q admin.Queue) queueRow {
 }
 
 // attention is what an operator should look at, the worst first.
-func attention(now state) (all []notice) {
+func (now state) attention() (all []notice) {
 	add := func(name, text, page, parameter string) {
 		link := page
 		if parameter != "" {
@@ -118,7 +135,7 @@ func attention(now state) (all []notice) {
 		}
 		all = append(all, notice{fmt.Sprintf("n%d", len(all)), name, text, link})
 	}
-	for _, n := range now.nodes {
+	for _, n := range now.nodes.nodes {
 		for _, trouble := range []struct {
 			is   bool
 			text string
@@ -126,7 +143,7 @@ func attention(now state) (all []notice) {
 			{n.MemoryAlarm, "has a memory alarm: the whole cluster accepts no messages"},
 			{n.DiskAlarm, "has a disk alarm: the whole cluster accepts no messages"},
 			{!n.Running, "is down"},
-			{len(n.Partitions) > 0, "has lost " + strings.Join(n.Partitions, ", ")},
+			{len(n.Partitions) > 0, "has lost " + counted(len(n.Partitions), "other node")},
 		} {
 			if trouble.is {
 				add(n.Name, trouble.text, "doctor", "")
@@ -144,13 +161,15 @@ func attention(now state) (all []notice) {
 		}
 	}
 	for _, o := range now.outboxes {
-		switch b := o.Backlog; {
-		case o.Wrong != "":
-			add(o.Name, "cannot be read", "outbox", "")
-		case b.SetAside > 0:
-			add(o.Name, counted(b.SetAside, "message")+" of the outbox cannot be published", "outbox", "name")
-		case b.Oldest > outboxLag:
-			add(o.Name, "the oldest message of the outbox waits for "+o.Age(), "outbox", "name")
+		if o.Wrong != "" {
+			add(o.Name, "the backlog of the outbox could not be read", "outbox", "")
+			continue
+		}
+		if o.Backlog.Oldest > outboxLag {
+			add(o.Name, "the oldest message of the outbox has waited for "+o.Age(), "outbox", "name")
+		}
+		if n := o.Backlog.SetAside; n > 0 {
+			add(o.Name, counted(n, "message")+" of the outbox cannot be published", "outbox", "name")
 		}
 	}
 	for _, q := range now.Queues {
@@ -170,6 +189,21 @@ func attention(now state) (all []notice) {
 		}
 	}
 	return all
+}
+
+// unpublished is how many messages the outboxes have that can be published now.
+func unpublished(outboxes []outboxView) string {
+	n, more := 0, ""
+	for _, o := range outboxes {
+		if o.Wrong != "" {
+			continue
+		}
+		n += o.Backlog.Ready + o.Backlog.Retrying
+		if max(o.Backlog.Ready, o.Backlog.Retrying) >= outbox.MaxCounted {
+			more = "+"
+		}
+	}
+	return number(n) + more
 }
 
 // outboxLag is how long a message of an outbox waits before that needs attention: relays publish within a second.

@@ -14,7 +14,7 @@ type queuesView struct {
 }
 
 func (x *call) queues() error {
-	o, err := x.console.figures.get(x.r.Context())
+	o, _, err := x.console.figures.get(x.r.Context())
 	if err != nil {
 		return err
 	}

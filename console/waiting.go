@@ -28,7 +28,7 @@ const maxWaiting = 200
 
 func (x *call) waiting() error {
 	v := waitingView{Step: x.r.URL.Query().Get("step"), Limit: maxWaiting}
-	o, err := x.console.figures.get(x.r.Context())
+	o, _, err := x.console.figures.get(x.r.Context())
 	if err != nil {
 		return err
 	}
