@@ -131,7 +131,11 @@ func (r *running) openBroker(amqp, management net.Listener) error {
 		MemoryLimit: int64(limits.Memory), DiskReserve: int64(limits.DiskReserve), MaxConnections: limits.Connections, ChannelMax: limits.Channels}
 	r.report.Data, r.report.Memory, r.report.Login = e.Data, e.Data == "", &login
 	if err := e.server.Start(); err != nil {
-		return fmt.Errorf("start the broker in %s: %w", e.Data, err)
+		err = fmt.Errorf("start the broker in %s: %w", e.Data, err)
+		if damage := (*broker.CorruptError)(nil); errors.As(err, &damage) {
+			err = fmt.Errorf("%w; rehop broker check %s lists the damage, and rehop broker repair %[2]s keeps what is not damaged", err, e.Data)
+		}
+		return err
 	}
 	if login.Password != "" && login.PasswordFile != "" {
 		r.Logger.Info("a user was created for the first login", "user", login.User, "password_file", login.PasswordFile)
