@@ -41,8 +41,7 @@ func moveToCluster(t *testing.T, size scale) bool {
 	s.proxy.Freeze("")
 	if !c.running() {
 		s.proxy.Thaw()
-		t.Logf("the move ended before a node was killed: %v\n%s%s", c.err, c.out.String(), c.errs.String())
-		return false
+		return s.tooFast(c, "a node was killed")
 	}
 	t.Logf("kill -9 of node %s, with %d messages in the queue", r.Nodes()[0], s.to.depth("orders"))
 	r.Services("kill", r.Nodes()[0])

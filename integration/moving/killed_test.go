@@ -52,7 +52,9 @@ type scene struct {
 	size    scale
 	waiting int          // how many wait
 	unacked int          // how many messages handlers have at a time, which are handled again when their broker is killed
-	there   atomic.Int64 // how many have been handled on the target while the move ran
+	here    atomic.Int64 // how many have been handled on the source while the move ran
+	there   atomic.Int64 // the same on the target
+	subs    []*rehop.Subscription
 
 	mu    sync.Mutex // while messages are published or handled
 	books *books
@@ -197,8 +199,7 @@ func (s *scene) disturb(what string, ready, waiting int, do func(*command)) bool
 	s.proxy.Freeze("")
 	if !c.running() {
 		s.proxy.Thaw()
-		s.t.Logf("the move ended before %s: %v\n%s%s", what, c.err, c.out.String(), c.errs.String())
-		return false
+		return s.tooFast(c, what)
 	}
 	if n := s.from.depth("orders", layouts.StepQueue(s.size.wait)); n < batch {
 		c.kill()
@@ -210,6 +211,16 @@ func (s *scene) disturb(what string, ready, waiting int, do func(*command)) bool
 	s.t.Logf("%s: with %d messages ready on the target and %d waiting", what, now, waits)
 	do(c)
 	return true
+}
+
+// tooFast is for a move that ended before it could be disturbed. That it failed is no matter of speed.
+func (s *scene) tooFast(c *command, what string) bool {
+	s.t.Helper()
+	if c.err != nil {
+		s.t.Fatalf("the move failed before %s: %v\n%s%s", what, c.err, c.out.String(), c.errs.String())
+	}
+	s.t.Logf("the move ended before %s:\n%s%s", what, c.out.String(), c.errs.String())
+	return false
 }
 
 // TestMoveKilled moves messages with rehop move, while it and both brokers are killed. REHOP_FAULTS=long moves 100,000, with more kills.
@@ -255,9 +266,9 @@ const maxTries = 3
 func moveKilled(s *scene, handled bool) bool {
 	s.t.Helper()
 	s.fill()
-	dismiss := func() {}
 	if handled {
-		dismiss = s.handle()
+		s.handle()
+		defer s.dismiss()
 	}
 	ready := s.size.messages - s.waiting - s.size.messages/10
 	step := ready / (12 * s.size.kills)
@@ -286,18 +297,19 @@ func moveKilled(s *scene, handled bool) bool {
 	if !s.disturb("kill -9 of rehop move while delayed messages move", 0, s.waiting/8, killMove) {
 		return false
 	}
-	dismiss()
+	s.dismiss()
+	if handled && (s.here.Load() == 0 || s.there.Load() == 0) {
+		s.t.Error("inconclusive: one side has handled nothing")
+	}
 	return s.finish(kills)
 }
 
-// handle lets both sides handle messages, slowly, until the function that it returns is called. What they have handled is in the books then.
-func (s *scene) handle() (dismiss func()) {
+// handle lets both sides handle messages, slowly, until dismiss is called. What they have handled is in the books then.
+func (s *scene) handle() {
 	s.t.Helper()
 	s.unacked = 10
 	began := time.Now()
-	var subs []*rehop.Subscription
-	var here atomic.Int64
-	for side, handled := range map[*side]*atomic.Int64{s.from: &here, s.to: &s.there} {
+	for side, handled := range map[*side]*atomic.Int64{s.from: &s.here, s.to: &s.there} {
 		client := kit.Open(s.t, rehop.Config{URL: side.URL, Exchanges: []rehop.Exchange{{Name: "order"}}})
 		sub, err := client.Subscribe(s.ctx, rehop.Subscriber{Queue: "orders", Exchange: "order", Keys: []string{"order.#"}, Retry: rehop.Steps(s.size.wait), Rate: handlingRate, Prefetch: s.unacked,
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
@@ -311,20 +323,22 @@ func (s *scene) handle() (dismiss func()) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		subs = append(subs, sub)
+		s.subs = append(s.subs, sub)
 	}
-	return func() {
-		s.t.Helper()
-		for _, sub := range subs {
-			if err := sub.Drain(s.ctx); err != nil {
-				s.t.Error(err)
-			}
-		}
-		s.t.Logf("%d messages were handled on the source and %d on the target while the rest was moved", here.Load(), s.there.Load())
-		if here.Load() == 0 || s.there.Load() == 0 {
-			s.t.Error("inconclusive: one side has handled nothing")
+}
+
+// dismiss ends the handling.
+func (s *scene) dismiss() {
+	s.t.Helper()
+	for _, sub := range s.subs {
+		if err := sub.Drain(s.ctx); err != nil {
+			s.t.Error(err)
 		}
 	}
+	if s.subs != nil {
+		s.t.Logf("%d messages were handled on the source and %d on the target while the rest was moved", s.here.Load(), s.there.Load())
+	}
+	s.subs = nil
 }
 
 // handlingRate is how many messages each side handles per second: so few that most are moved.

@@ -17,10 +17,11 @@ import (
 	"github.com/rehop/rehop/triage"
 )
 
-// TestSQLiteLargeBodies shows that what a sweep, a keep and a restore have in memory is bounded by bytes, not by the number of messages.
+// TestSQLiteLargeBodies shows that what a sweep, a keep and a restore have in memory is bounded by bytes, not by the number of messages. It is between 53 and
+// 80 MiB on an idle machine. On a busy one the garbage collector takes longer, and counts all that is made meanwhile.
 func TestSQLiteLargeBodies(t *testing.T) {
 	b := newWorkbench(t, lab.Single(t), openSQLite(t))
-	const n, size, most = 250, 1 << 20, 120 << 20
+	const n, size, most = 250, 1 << 20, 200 << 20
 	for i := range n {
 		body := make([]byte, size)
 		copy(body, strconv.Itoa(i))
