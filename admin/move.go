@@ -37,7 +37,7 @@ type MoveOptions struct {
 	// Timeout is how long a broker may be away, or the target may refuse messages, until Move returns the error. It is also how long
 	// consumers of the source may keep messages unacked at the end. Default: 1 minute.
 	Timeout time.Duration
-	// Settle is how long nothing may have arrived in the queues of the source before they count as empty. Default: 6 s, because the
+	// Settle is how long nothing may have arrived in the queues of the source before they count as empty. Default: 12 s, because the
 	// broker's figures of unacked messages are late; nothing with the embedded broker.
 	Settle time.Duration
 	// Progress is called after each batch. Default: none.
@@ -58,7 +58,7 @@ var ErrLeft = errors.New("messages are left on the source")
 
 const (
 	moveTimeout = time.Minute
-	moveSettle  = 6 * time.Second
+	moveSettle  = 12 * time.Second
 	// movePause is the pause before a queue is tried again.
 	movePause = 500 * time.Millisecond
 	// moveLock is what the lease of a move is called: one at a time moves from a virtual host.

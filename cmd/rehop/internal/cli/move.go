@@ -63,7 +63,7 @@ are left, or if something prevents the move.`,
 	flags.BoolVar(&o.Durable, "durable", false, "declare transient queues and exchanges as durable")
 	flags.BoolVar(&o.Users, "users", false, "move users with permissions in the virtual host, too, with the hashes of their passwords; needs administrators on both sides")
 	flags.DurationVar(&o.Timeout, "timeout", time.Minute, "how long a broker may be away or refuse messages, and consumers of the source may keep messages at the end")
-	flags.DurationVar(&o.Settle, "settle", 0, "how long the source must have been empty at the end (default 6s, with the embedded broker 0s)")
+	flags.DurationVar(&o.Settle, "settle", 0, "how long the source must have been empty at the end (default 12s, with the embedded broker 0s)")
 	flags.BoolVarP(&m.verbose, "verbose", "v", false, "list each object that is declared, and each queue that is empty")
 	flags.BoolVar(&m.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	addYes(flags, &m.yes)
