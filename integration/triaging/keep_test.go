@@ -134,7 +134,7 @@ func (k *keeping) begin(t *testing.T, action triage.Action) {
 	}()
 	lab.Eventually(t, limit, "the index is equal to the failed queue", func() bool {
 		_, err := k.service.Reconcile(k.ctx, queue+".failed")
-		if errors.Is(err, triage.ErrSuperseded) || errors.Is(err, admin.ErrBusy) {
+		if elseSweeps(err) {
 			return false
 		}
 		groups, err2 := k.store.Groups(k.ctx, triage.GroupFilter{})

@@ -68,7 +68,7 @@ func TestSQLiteServiceKilled(t *testing.T) {
 	}
 	lab.Eventually(t, limit, "no other sweep runs", func() bool {
 		done, err := service.Reconcile(ctx, queue+".failed")
-		if errors.Is(err, triage.ErrSuperseded) || errors.Is(err, admin.ErrBusy) {
+		if elseSweeps(err) {
 			return false
 		}
 		if err != nil || done != (triage.Reconciled{Seen: all}) {
