@@ -99,33 +99,31 @@ func (p *Publisher) publishEach(ctx context.Context, items []Item, resend bool, 
 // all of them.
 func (p *Publisher) sendOnce(ctx context.Context, items []Item, some []int, sent func(), around func(calls func()), settled func(i int, err error)) {
 	w := &pipeline{publisher: p, ctx: ctx, sent: sent, around: around, settled: settled}
-	var throttled []int
-	var longest time.Duration
-	w.sendAll(items, slices.DeleteFunc(slices.Clone(some), func(i int) bool {
-		pause := p.throttle.pause(destination{items[i].Exchange, items[i].Key})
-		if pause > 0 {
-			throttled, longest = append(throttled, i), max(longest, pause)
-		}
-		return pause > 0
-	}))
-	if err := pauseThrottled(ctx, longest); err != nil {
-		for _, i := range throttled {
+	atOnce, later, pause := p.throttle.split(items, some)
+	w.sendAll(items, atOnce, len(later) == 0)
+	if len(later) == 0 {
+		return
+	}
+	if err := pauseThrottled(ctx, pause); err != nil {
+		for _, i := range later {
 			settled(i, err)
 		}
 		return
 	}
-	w.sendAll(items, throttled)
+	w.sendAll(items, later, true)
 }
 
-// sendAll sends some of the items, and waits for the outcomes.
-func (w *pipeline) sendAll(items []Item, some []int) {
+// sendAll sends some of the items, and waits for the outcomes. last: no others follow.
+func (w *pipeline) sendAll(items []Item, some []int, last bool) {
 	var duplicates []int
 	for _, i := range some {
 		if w.send(items[i], i) {
 			duplicates = append(duplicates, i)
 		}
 	}
-	w.sent()
+	if last {
+		w.sent()
+	}
 	w.end()
 	// Another message with the same id was unconfirmed, perhaps one of these items.
 	for _, i := range duplicates {

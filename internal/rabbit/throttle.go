@@ -105,12 +105,38 @@ func (s *throttle) pause(d destination) time.Duration {
 	}
 	now := time.Now()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.forget(now)
+	return s.pauseAt(now, d)
+}
+
+// split divides some of the items of a batch into those that are sent at once and those that have to wait, and says for how long. All that have
+// one destination are together, so that they keep their order, whatever the broker refuses or accepts meanwhile.
+func (s *throttle) split(items []Item, some []int) (atOnce, later []int, pause time.Duration) {
+	if !s.some.Load() {
+		return some, nil, 0
+	}
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(now)
+	for _, i := range some {
+		one := s.pauseAt(now, destination{items[i].Exchange, items[i].Key})
+		if one > 0 {
+			later, pause = append(later, i), max(pause, one)
+		} else {
+			atOnce = append(atOnce, i)
+		}
+	}
+	return atOnce, later, pause
+}
+
+// pauseAt is how long a message has to wait. The mutex is held.
+func (s *throttle) pauseAt(now time.Time, d destination) time.Duration {
 	one, ok := s.known[d]
 	if !ok {
 		one = *s.other(d)
 	}
-	s.mu.Unlock()
 	if one.times < throttleAfter || one.over(now) {
 		return 0
 	}

@@ -3,6 +3,7 @@ package rabbit
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -115,6 +116,82 @@ func TestThrottleInBatch(t *testing.T) {
 			if last > 0 || all > throttleMax || round > 0 && all == 0 {
 				t.Errorf("round %d: those with room took %v and all %v, want no time, and one pause but in the first", round, last, all)
 			}
+		}
+		stop(link, p)
+	})
+}
+
+// All messages of a batch that go to one destination are sent at once, or all wait: else those that wait would get behind the others.
+func TestThrottleDividesNoDestination(t *testing.T) {
+	var s throttle
+	d := destination{"x", "k"}
+	items, some := make([]Item, 1000), make([]int, 1000)
+	for i := range items {
+		items[i], some[i] = Item{Exchange: d.exchange, Key: d.key}, i
+	}
+	ctx := within(t, time.Minute)
+	var others sync.WaitGroup
+	defer others.Wait()
+	stop := make(chan struct{})
+	defer close(stop)
+	others.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				s.refuse(d, throttleAfter)
+				s.accepted(d)
+			}
+		}
+	})
+	for seen := map[bool]int{}; (seen[true] < 100 || seen[false] < 100) && ctx.Err() == nil; {
+		atOnce, later, pause := s.split(items, some)
+		if len(atOnce) > 0 && len(later) > 0 || (len(later) > 0) != (pause > 0) {
+			t.Fatalf("%d are sent at once and %d after %v, want all together", len(atOnce), len(later), pause)
+		}
+		seen[len(later) > 0]++
+	}
+}
+
+// Messages that are started after Sent come after those of the batch before, also if that was slowed down.
+func TestSentAfterThrottled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := true
+		var got []string // of key "k"
+		b := &fakeBroker{publish: func(p *fakePeer, channel uint16, tag uint64, _, body []byte) {
+			switch {
+			case string(body) == "other":
+				p.ack(channel, tag, 0)
+			case full:
+				p.nack(channel, tag, 0)
+			default:
+				got = append(got, string(body))
+				p.ack(channel, tag, 0)
+			}
+		}}
+		link, p, _ := start(t, b)
+		batch := func(name string, n int) []Item {
+			items := []Item{{Key: "other", Message: &Publishing{MessageId: name, Body: []byte("other")}}}
+			for i := range n {
+				body := fmt.Sprint(name, i)
+				items = append(items, Item{Key: "k", Message: &Publishing{MessageId: body, Body: []byte(body)}})
+			}
+			return items
+		}
+		ctx := within(t, time.Minute)
+		p.PublishBatch(ctx, batch("refused", 2*throttleAfter), true)
+		full = false
+		first := p.StartBatch(ctx, batch("a", 3), true)
+		first.Sent()
+		second := p.StartBatch(ctx, batch("b", 3), true)
+		for _, s := range []*Sending{first, second} {
+			if err := errors.Join(s.Outcomes()...); err != nil {
+				t.Error(err)
+			}
+		}
+		if want := []string{"a0", "a1", "a2", "b0", "b1", "b2"}; !slices.Equal(got, want) {
+			t.Errorf("the broker got %q, want %q", got, want)
 		}
 		stop(link, p)
 	})
