@@ -114,7 +114,7 @@ func (m *migration) readHeld(ctx context.Context, remove bool) (waiting, notes i
 func (m *migration) deleteHeld(ctx context.Context) error {
 	s := &statistics{queue: m.held}
 	for {
-		unacked, sure, err := s.away(ctx, m)
+		unacked, sure, err := s.away(ctx, m.admin.management, m.instant)
 		switch {
 		case err != nil:
 			return err

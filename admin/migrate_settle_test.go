@@ -274,15 +274,29 @@ func TestMigrateWithLateStatistics(t *testing.T) {
 func migrateWhileHeld(t *testing.T, late *lateStatistics, hold time.Duration) {
 	const n = 100
 	w := newWard(t, late)
-	w.declare("q", nil)
-	time.Sleep(17 * time.Second) // statistics of an empty queue are there
-	for range n {
-		w.publish("q")
-	}
-	ch := w.channel()
-	deliveries, err := ch.Consume("q", "one", false, false, false, false, nil)
+	wait := w.hold("q", n, hold)
+	_, err := w.admin.Migrate(t.Context(), wanted, "q", admin.MigrateOptions{Settle: time.Second, Consumers: admin.IgnoreConsumers})
 	if err != nil {
 		t.Fatal(err)
+	}
+	wait()
+	if got := w.depth("q"); got != n {
+		t.Errorf("got %d messages, want %d", got, n)
+	}
+}
+
+// hold publishes messages to a queue of which statistics are there already, has a consumer take them, and requeues them after a while.
+func (w *ward) hold(queue string, n int, hold time.Duration) (wait func()) {
+	w.t.Helper()
+	w.declare(queue, nil)
+	time.Sleep(17 * time.Second) // statistics of an empty queue are there
+	for range n {
+		w.publish(queue)
+	}
+	ch := w.channel()
+	deliveries, err := ch.Consume(queue, "one", false, false, false, false, nil)
+	if err != nil {
+		w.t.Fatal(err)
 	}
 	for range n {
 		<-deliveries
@@ -291,20 +305,13 @@ func migrateWhileHeld(t *testing.T, late *lateStatistics, hold time.Duration) {
 	holding.Go(func() {
 		time.Sleep(hold)
 		if err := ch.Cancel("one", false); err != nil {
-			t.Error(err)
+			w.t.Error(err)
 		}
 		if err := ch.Nack(0, true, true); err != nil {
-			t.Error(err)
+			w.t.Error(err)
 		}
 	})
-	_, err = w.admin.Migrate(t.Context(), wanted, "q", admin.MigrateOptions{Settle: time.Second, Consumers: admin.IgnoreConsumers})
-	if err != nil {
-		t.Fatal(err)
-	}
-	holding.Wait()
-	if got := w.depth("q"); got != n {
-		t.Errorf("got %d messages, want %d", got, n)
-	}
+	return holding.Wait
 }
 
 // If a broker has no statistics at all, the migration waits and reports for what.

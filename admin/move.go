@@ -37,8 +37,9 @@ type MoveOptions struct {
 	// Timeout is how long a broker may be away, or the target may refuse messages, until Move returns the error. It is also how long
 	// consumers of the source may keep messages unacked at the end. Default: 1 minute.
 	Timeout time.Duration
-	// Settle is how long nothing may have arrived in the queues of the source before they count as empty. Default: 12 s, because the
-	// broker's figures of unacked messages are late; nothing with the embedded broker.
+	// Settle is how long nothing may have arrived in the queues of the source before they count as empty. In any case they do so only
+	// when the broker's statistics, which must be newer than that, show no unacked messages; RabbitMQ takes up to about 20 s for that.
+	// Default: 12 s; nothing with the embedded broker.
 	Settle time.Duration
 	// Progress is called after each batch. Default: none.
 	Progress func(MoveProgress)
@@ -254,24 +255,32 @@ const (
 // waitUntilQuiet waits until messages come, the source has had none for a while, or its consumers do not settle theirs.
 func (m *move) waitUntilQuiet(ctx context.Context, failed map[string]error) (quietness, error) {
 	began := time.Now()
+	watched := make(map[string]*statistics)
 	for quiet := began; ; {
-		ready, unacked := 0, 0
+		var left leftOver
 		if err := m.patiently(ctx, func(ctx context.Context) (err error) {
-			ready, unacked, err = m.countLeft(ctx, failed)
+			left, err = m.countLeft(ctx, failed, watched)
 			return err
 		}); err != nil {
 			return messagesCame, err
 		}
+		late := time.Since(began) >= m.options.Timeout
 		switch {
-		case ready > 0:
+		case left.ready > 0:
 			return messagesCame, nil
-		case unacked > 0 && time.Since(began) >= m.options.Timeout:
+		case left.away > 0 && late:
 			return consumersKeep, nil
-		case unacked > 0:
-			m.await(fmt.Sprintf("%d messages that consumers of the source have", unacked))
+		case left.away > 0:
+			m.await(fmt.Sprintf("%d messages that consumers of the source have", left.away))
 			quiet = time.Now()
-		case time.Since(quiet) >= m.options.Settle:
+			clear(watched) // these may come back, and be taken again
+		case time.Since(quiet) < m.options.Settle:
+		case left.unsure == "":
 			return isEmpty, nil
+		case late && time.Since(quiet) >= statisticsLimit:
+			return messagesCame, fmt.Errorf("%w of queue %q for %v: consumers of the source may have some; every message that was ready has been moved", errNoStatistics, left.unsure, statisticsLimit)
+		default:
+			m.await(fmt.Sprintf("the source to show whether consumers have messages of queue %q", left.unsure))
 		}
 		if err := rabbit.Pause(ctx, pollPause); err != nil {
 			return messagesCame, err
@@ -279,32 +288,49 @@ func (m *move) waitUntilQuiet(ctx context.Context, failed map[string]error) (qui
 	}
 }
 
-// countLeft is how many messages the source has that are to be moved, and how many more its consumers have. Queues that have failed
-// are only entered in the balance.
-func (m *move) countLeft(ctx context.Context, failed map[string]error) (ready, unacked int, err error) {
+// errNoStatistics: nobody knows whether messages are left.
+var errNoStatistics = errors.New("the management API shows no new figures")
+
+// statisticsLimit is for how long new statistics are awaited. A broker shows them after about 20 s, or it collects none.
+const statisticsLimit = 2 * time.Minute
+
+// leftOver is what the source still has.
+type leftOver struct {
+	ready  int
+	away   int    // unacked or delayed, as far as the broker shows
+	unsure string // a queue of which the broker has not shown yet whether some are away
+}
+
+// countLeft counts the messages of the source that are to be moved. Queues that have failed are only entered in the balance.
+func (m *move) countLeft(ctx context.Context, failed map[string]error, watched map[string]*statistics) (left leftOver, err error) {
 	for _, q := range m.queues {
 		if q.shared {
 			continue // others than those that are moved may be there
 		}
 		depth, exists, err := existing(m.from.read.InspectClosely(ctx, q.Name))
 		if err != nil {
-			return 0, 0, err
+			return left, err
 		}
 		if !exists {
 			continue
 		}
-		f, err := m.from.management.figures(ctx, q.Name)
-		if err != nil && !missing(err) {
-			return 0, 0, err
+		if watched[q.Name] == nil {
+			watched[q.Name] = &statistics{queue: q.LiveQueue}
 		}
-		row := m.row(q.Name)
-		row.Left = depth.Messages + f.notReady()
+		away, sure, err := watched[q.Name].away(ctx, m.from.management, m.source.Product == embeddedProduct)
+		if err != nil {
+			return left, err
+		}
+		m.row(q.Name).Left = depth.Messages + away
 		if failed[cmp.Or(m.owners[q.Name], q.Name)] != nil {
 			continue
 		}
-		ready, unacked = ready+depth.Messages, unacked+f.notReady()
+		left.ready, left.away = left.ready+depth.Messages, left.away+away
+		if !sure {
+			left.unsure = q.Name
+		}
 	}
-	return ready, unacked, nil
+	return left, nil
 }
 
 // await reports why nothing is moved.

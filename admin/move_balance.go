@@ -74,7 +74,7 @@ func (m *move) row(queue string) *BalanceRow {
 // has not answered, nobody wants to wait long for it.
 func (m *move) balance(ctx context.Context, failed bool) (Balance, error) {
 	count := func(ctx context.Context) error {
-		_, _, err := m.countLeft(ctx, nil)
+		_, err := m.countLeft(ctx, nil, make(map[string]*statistics))
 		return err
 	}
 	var err error

@@ -59,6 +59,45 @@ func TestMoveWhileHandlersRun(t *testing.T) {
 	}
 }
 
+// However short Settle is, and whenever the source writes down and collects its statistics: the source is not empty as long as a consumer has messages.
+func TestMoveWithLateStatistics(t *testing.T) {
+	const n = 100
+	for _, behind := range []time.Duration{0, time.Second, 4900 * time.Millisecond} {
+		for _, hold := range []time.Duration{0, 400 * time.Millisecond, 3 * time.Second, 9 * time.Second, 14 * time.Second} {
+			t.Run(fmt.Sprintf("behind %v held %v", behind, hold), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					from, to := newWard(t, &lateStatistics{queue: "q", interval: 5 * time.Second, behind: behind}), newWard(t, nil)
+					wait := from.hold("q", n, hold)
+					balance, err := from.admin.Move(t.Context(), to.admin, admin.MoveOptions{Settle: time.Second})
+					if err != nil {
+						t.Fatal(err)
+					}
+					wait()
+					if sum := balance.Sum(); sum.Moved != n || sum.Left != 0 || to.depth("q") != n {
+						t.Errorf("got balance\n%s\nwant all %d messages moved", balance, n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// If the source has no statistics at all, all that is ready is moved, and the move reports that consumers may have others.
+func TestMoveWithoutStatistics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from, to := newWard(t, &lateStatistics{queue: "q", interval: time.Hour}), newWard(t, nil)
+		from.declare("q", nil)
+		from.publish("q")
+		balance, err := from.admin.Move(t.Context(), to.admin, admin.MoveOptions{})
+		if err == nil || !strings.Contains(err.Error(), `shows no new figures of queue "q" for 2m0s: consumers of the source may have some`) {
+			t.Errorf("got %v, want that nobody knows", err)
+		}
+		if sum := balance.Sum(); sum.Moved != 1 || to.depth("q") != 1 {
+			t.Errorf("got balance\n%s\nwant 1 message moved", balance)
+		}
+	})
+}
+
 // fill declares a queue and publishes messages to it.
 func (w *ward) fill(queue string, args amqp.Table, n int) {
 	w.t.Helper()

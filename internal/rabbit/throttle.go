@@ -110,7 +110,7 @@ func (s *throttle) pause(d destination) time.Duration {
 	return s.pauseAt(now, d)
 }
 
-// split divides some of the items of a batch into those that are sent at once and those that have to wait, and says for how long. All that have
+// split divides some of the items of a batch into those that are sent at once and those that wait, and for how long. All that have
 // one destination are together, so that they keep their order, whatever the broker refuses or accepts meanwhile.
 func (s *throttle) split(items []Item, some []int) (atOnce, later []int, pause time.Duration) {
 	if !s.some.Load() {
