@@ -41,7 +41,7 @@ func (m *migration) empty(ctx context.Context, from, exchange string, quiet time
 		case err != nil:
 			return queueError(err)
 		case depth.Messages > 0:
-			if err := m.carry(ctx, from, exchange); err != nil {
+			if _, err := m.carry(ctx, from, exchange); err != nil {
 				return err
 			}
 			last = time.Now()
@@ -58,7 +58,7 @@ func (m *migration) empty(ctx context.Context, from, exchange string, quiet time
 // catchUp moves messages while more arrive, so that few are left when the gate is switched: those get behind newer ones.
 func (m *migration) catchUp(ctx context.Context, from, exchange string) error {
 	for range maxRounds {
-		if err := m.carry(ctx, from, exchange); err != nil {
+		if _, err := m.carry(ctx, from, exchange); err != nil {
 			return err
 		}
 		depth, err := m.admin.read.InspectClosely(ctx, from)
@@ -69,15 +69,15 @@ func (m *migration) catchUp(ctx context.Context, from, exchange string) error {
 	return nil
 }
 
-// carry moves as many messages as are in a queue now, in their order, through an exchange that routes to one queue only.
-func (m *migration) carry(ctx context.Context, from, exchange string) error {
+// carry moves as many messages as are in a queue now, in their order, through an exchange that routes to one queue only. It returns how many those are.
+func (m *migration) carry(ctx context.Context, from, exchange string) (int, error) {
 	// With the lock, nobody else has unacked messages of the queue on this connection.
 	if err := m.lock(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	depth, err := m.admin.read.InspectClosely(ctx, from)
 	if err != nil {
-		return queueError(err)
+		return 0, queueError(err)
 	}
 	for left := depth.Messages; left > 0; {
 		n := left
@@ -85,11 +85,11 @@ func (m *migration) carry(ctx context.Context, from, exchange string) error {
 			n = min(left, firstFew) // their size is not known yet
 		}
 		if err := m.carrySome(ctx, from, exchange, n); err != nil {
-			return err
+			return 0, err
 		}
 		left -= n
 	}
-	return nil
+	return depth.Messages, nil
 }
 
 // volume is how much a run has moved.

@@ -226,16 +226,23 @@ func (m *migration) resume(ctx context.Context) error {
 	})
 }
 
-// carryAll moves everything that has been routed to a queue by now, and some of what follows.
+// carryAll moves everything that has been routed to a queue by now, and some of what follows. When messages still come after the time that they may take
+// to the queue, as on a broker with too much to do, it continues until none comes.
 func (m *migration) carryAll(ctx context.Context, from, exchange string) error {
 	arrived := time.Now().Add(min(m.options.Settle, inFlight))
-	for {
-		last := !time.Now().Before(arrived)
-		if err := m.carry(ctx, from, exchange); err != nil || last {
+	for extra := 0; extra < maxRounds; {
+		late := !time.Now().Before(arrived)
+		n, err := m.carry(ctx, from, exchange)
+		if err != nil || late && n == 0 {
 			return err
+		}
+		if late {
+			extra++ // dead letters may never pause
+			continue
 		}
 		if err := rabbit.Pause(ctx, min(pollPause, time.Until(arrived))); err != nil {
 			return err
 		}
 	}
+	return nil
 }

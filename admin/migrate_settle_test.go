@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -283,6 +284,47 @@ func migrateWhileHeld(t *testing.T, late *lateStatistics, hold time.Duration) {
 	if got := w.depth("q"); got != n {
 		t.Errorf("got %d messages, want %d", got, n)
 	}
+}
+
+// Messages that reach the queue later than usual, each while the one before it is being moved, come before those that are published after the pause.
+func TestMigrateInOrderWaitsForLateOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10
+		w := newWard(t, nil)
+		w.declare("q", nil)
+		if err := errors.Join(w.ch.ExchangeDeclare("x", "fanout", true, false, false, false, nil), w.ch.QueueBind("q", "", "x", false, nil)); err != nil {
+			t.Fatal(err)
+		}
+		publish := func(exchange, key string, id any) {
+			if err := w.ch.PublishWithContext(t.Context(), exchange, key, true, false, amqp.Publishing{MessageId: fmt.Sprint(id)}); err != nil {
+				t.Error(err)
+			}
+		}
+		moved, late, ended := 0, 0, false
+		_, err := w.admin.Migrate(t.Context(), wanted, "q", admin.MigrateOptions{KeepOrder: true, Progress: func(p admin.MigrationProgress) {
+			switch {
+			case p.Now.Action == admin.ActionClose && (late == 0 || p.Moved > moved) && late < n:
+				moved = p.Moved
+				publish("", "q", late) // as if it was on its way since before the pause
+				late++
+			case p.Now.Action == admin.ActionEmpty && !ended:
+				ended = true
+				publish("x", "", n)
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if late != n || !ended {
+			t.Fatalf("%d messages came late, want %d", late, n)
+		}
+		for i := range n + 1 {
+			d, ok, err := w.ch.Get("q", true)
+			if err != nil || !ok || d.MessageId != fmt.Sprint(i) {
+				t.Fatalf("message %d: got %q, %v, %v", i, d.MessageId, ok, err)
+			}
+		}
+	})
 }
 
 // hold publishes messages to a queue of which statistics are there already, has a consumer take them, and requeues them after a while.
