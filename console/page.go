@@ -28,7 +28,8 @@ type frame struct {
 	Logout   bool // the console has its own sessions
 	ReadOnly bool
 	Theme    string
-	Keys     bool // shortcuts are on
+	Times    string // utc or local
+	Keys     bool   // shortcuts are on
 	Nav      []link
 	Content  any
 }
@@ -160,7 +161,7 @@ func (x *call) showStatus(status int, page, title string, content any) error {
 	f := frame{
 		Title: title, Root: x.root(), Here: x.here(), Style: c.assets.path("console.css"), Script: c.assets.path("console.js"), Icon: c.assets.path("icon.svg"),
 		User: x.user, LoggedIn: x.user.Role >= Viewer, Logout: x.own, ReadOnly: c.options.ReadOnly,
-		Theme: x.theme(), Keys: x.keys(), Content: content,
+		Theme: x.theme(), Times: x.times(), Keys: x.keys(), Content: content,
 	}
 	if f.LoggedIn {
 		f.Nav = x.navigation()

@@ -8,6 +8,7 @@ import (
 const (
 	themeCookie = "rehop-theme"
 	keysCookie  = "rehop-keys"
+	timesCookie = "rehop-times"
 	// preferencesLast is how long a browser keeps them.
 	preferencesLast = 365 * 24 * time.Hour
 )
@@ -20,6 +21,9 @@ func (x *call) prefer() error {
 	}
 	if keys := form.Get("keys"); keys == "on" || keys == "off" {
 		x.setCookie(keysCookie, keys, preferencesLast)
+	}
+	if times := form.Get("times"); times == "utc" || times == "local" {
+		x.setCookie(timesCookie, times, preferencesLast)
 	}
 	if x.user.Role < Viewer {
 		redirect(x.w, loginPath)
@@ -35,6 +39,14 @@ func (x *call) theme() string {
 		return c.Value
 	}
 	return "auto"
+}
+
+// times is utc or local. Only a browser knows its time zone, so the script writes local times.
+func (x *call) times() string {
+	if c, err := x.r.Cookie(timesCookie); err == nil && c.Value == "local" {
+		return "local"
+	}
+	return "utc"
 }
 
 // keys reports whether shortcuts of one key are on. Users of speech input turn them off.

@@ -234,7 +234,12 @@ func TestPreferences(t *testing.T) {
 	shown.has(t, `data-theme="dark"`)
 	shown.lacks(t, "data-keys")
 	do(t, c, "GET", "/shortcuts", nil).has(t, `data-theme="auto" data-keys="on"`)
-	if p := do(t, c, "POST", "/preferences", url.Values{"theme": {`"><script>`}}); len(p.header["Set-Cookie"]) != 0 {
-		t.Errorf("got %v, want no cookie for an unknown theme", p.header["Set-Cookie"])
+	p = do(t, c, "POST", "/preferences", url.Values{"times": {"local"}})
+	do(t, c, "GET", "/shortcuts", nil, with((&http.Response{Header: p.header}).Cookies()[0])).has(t, `data-times="local"`)
+	do(t, c, "GET", "/shortcuts", nil).has(t, `data-times="utc"`)
+	for _, name := range []string{"theme", "times", "keys"} {
+		if p := do(t, c, "POST", "/preferences", url.Values{name: {`"><script>`}}); len(p.header["Set-Cookie"]) != 0 {
+			t.Errorf("got %v, want no cookie for unknown %s", p.header["Set-Cookie"], name)
+		}
 	}
 }

@@ -1,12 +1,23 @@
 // The pages work without this script. It adds live figures, local times, copying and shortcuts.
 "use strict";
 
-// Times are in UTC; the local time is next to them.
+// Times are in UTC, and local in the tooltip, or the other way round.
+const localTime = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "2-digit", day: "2-digit",
+  hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
+
 function addLocalTimes(root) {
+  const local = document.documentElement.dataset.times === "local";
   for (const e of root.querySelectorAll("time[datetime]")) {
     const at = new Date(e.dateTime);
-    if (!isNaN(at)) e.title = at.toLocaleString() + " local time";
+    if (isNaN(at)) continue;
+    e.title = local ? e.textContent : localTime.format(at);
+    if (local) e.textContent = localTime.format(at);
   }
+}
+
+function addTimesSwitch() {
+  const form = document.getElementById("times");
+  if (form) form.hidden = false;
 }
 
 function addCopying() {
@@ -97,6 +108,7 @@ function addShortcuts() {
 }
 
 addLocalTimes(document);
+addTimesSwitch();
 addCopying();
 follow();
 addShortcuts();

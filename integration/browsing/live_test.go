@@ -11,6 +11,7 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/rehop/rehop/integration/kit"
 )
@@ -64,6 +65,42 @@ func TestColors(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Times are in UTC or in the time zone of the browser, by a switch that needs no pointer, on all pages and in those parts that are updated later.
+func TestTimes(t *testing.T) {
+	p := newPlace(t)
+	p.subscribe("orders")
+	p.fail(failing("orders", "o1", "refused", "{}"))
+	b := p.tab(newBrowser(t))
+	_, err := chromedp.Call(b.ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Shanghai"})
+	b.must(err)
+	b.open("failed?queue=orders")
+	const first = `document.querySelector("time[datetime]")`
+	shown := func() (text, title string) {
+		return eval[string](b, first+".textContent"), eval[string](b, first+".title")
+	}
+	utc, local := shown()
+	if !strings.HasSuffix(utc, " UTC") || !strings.Contains(local, "GMT+8") {
+		t.Errorf("got %q with the tooltip %q, want UTC, with the local time", utc, local)
+	}
+	b.tabTo("[name=times][value=local]")
+	b.pressed(kb.Enter)
+	for range 2 {
+		b.open("failed?queue=orders")
+		if text, title := shown(); text != local || title != utc {
+			t.Errorf("got %q with the tooltip %q, want %q with %q", text, title, local, utc)
+		}
+	}
+	b.open("message?queue=orders&id=o1")
+	if text, _ := shown(); !strings.Contains(text, "GMT+8") {
+		t.Errorf("another page has %q", text)
+	}
+	b.click("[name=times][value=utc]")
+	if text, title := shown(); !strings.HasSuffix(text, " UTC") || !strings.Contains(title, "GMT+8") {
+		t.Errorf("got %q with the tooltip %q after the switch to UTC", text, title)
+	}
+	b.clean()
 }
 
 // Without JavaScript, everything can be read, and one message or a group can be replayed.
