@@ -68,14 +68,14 @@ func (m *migration) do(ctx context.Context, step Step) error {
 		})
 	case ActionReturn:
 		// Because of the lock, nobody else consumes it.
-		return m.empty(ctx, keeping, layouts.BackExchange(queue), min(m.options.Settle, inFlight))
+		return m.empty(ctx, keeping, layouts.BackExchange(queue), inFlight)
 	case ActionClear:
 		return m.clear(ctx)
 	}
 	return fmt.Errorf("there is no step %q", step.Action)
 }
 
-// inFlight is how long a message may take from the exchange, after it was routed, to the queue.
+// inFlight is how long a message may take from the exchange, after it was routed, to the queue. Settle has nothing to do with it, which may be shorter.
 const inFlight = time.Second
 
 // keeping is what keeps messages during the migration. The gate is bound to the queue until the first binding is diverted to it.

@@ -229,7 +229,7 @@ func (m *migration) resume(ctx context.Context) error {
 // carryAll moves everything that has been routed to a queue by now, and some of what follows. When messages still come after the time that they may take
 // to the queue, as on a broker with too much to do, it continues until none comes.
 func (m *migration) carryAll(ctx context.Context, from, exchange string) error {
-	arrived := time.Now().Add(min(m.options.Settle, inFlight))
+	arrived := time.Now().Add(inFlight)
 	for extra := 0; extra < maxRounds; {
 		late := !time.Now().Before(arrived)
 		n, err := m.carry(ctx, from, exchange)

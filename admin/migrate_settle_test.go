@@ -286,30 +286,75 @@ func migrateWhileHeld(t *testing.T, late *lateStatistics, hold time.Duration) {
 	}
 }
 
-// Messages that reach the queue later than usual, each while the one before it is being moved, come before those that are published after the pause.
+// bound declares a queue that an exchange leads to.
+func (w *ward) bound(queue, exchange string) {
+	w.t.Helper()
+	w.declare(queue, nil)
+	if err := errors.Join(w.ch.ExchangeDeclare(exchange, "fanout", true, false, false, false, nil), w.ch.QueueBind(queue, "", exchange, false, nil)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *ward) publishID(exchange, key string, id any) {
+	if err := w.ch.PublishWithContext(context.Background(), exchange, key, true, false, amqp.Publishing{MessageId: fmt.Sprint(id)}); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// wantIDs takes the messages of a queue, whose ids are numbers from 0 on.
+func (w *ward) wantIDs(queue string, n int) {
+	w.t.Helper()
+	for i := range n {
+		d, ok, err := w.ch.Get(queue, true)
+		if err != nil || !ok || d.MessageId != fmt.Sprint(i) {
+			w.t.Fatalf("message %d: got %q, %v, %v", i, d.MessageId, ok, err)
+		}
+	}
+}
+
+// A message that was routed before the pause and reaches the queue late comes before those that are published after the pause, however short Settle is.
+func TestMigrateInOrderWaitsForLateOne(t *testing.T) {
+	for _, settle := range []time.Duration{time.Nanosecond, 500 * time.Millisecond, 12 * time.Second} {
+		t.Run(settle.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWard(t, nil)
+				w.bound("q", "x")
+				var late *time.Timer
+				ended := false
+				_, err := w.admin.Migrate(t.Context(), wanted, "q", admin.MigrateOptions{KeepOrder: true, Settle: settle, Progress: func(p admin.MigrationProgress) {
+					switch {
+					case p.Now.Action == admin.ActionClose && late == nil:
+						late = time.AfterFunc(900*time.Millisecond, func() { w.publishID("", "q", 0) })
+					case p.Now.Action == admin.ActionEmpty && !ended:
+						ended = true
+						w.publishID("x", "", 1)
+					}
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.wantIDs("q", 2)
+			})
+		})
+	}
+}
+
+// So do messages that reach the queue one by one, each while the one before it is being moved.
 func TestMigrateInOrderWaitsForLateOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10
 		w := newWard(t, nil)
-		w.declare("q", nil)
-		if err := errors.Join(w.ch.ExchangeDeclare("x", "fanout", true, false, false, false, nil), w.ch.QueueBind("q", "", "x", false, nil)); err != nil {
-			t.Fatal(err)
-		}
-		publish := func(exchange, key string, id any) {
-			if err := w.ch.PublishWithContext(t.Context(), exchange, key, true, false, amqp.Publishing{MessageId: fmt.Sprint(id)}); err != nil {
-				t.Error(err)
-			}
-		}
+		w.bound("q", "x")
 		moved, late, ended := 0, 0, false
 		_, err := w.admin.Migrate(t.Context(), wanted, "q", admin.MigrateOptions{KeepOrder: true, Progress: func(p admin.MigrationProgress) {
 			switch {
 			case p.Now.Action == admin.ActionClose && (late == 0 || p.Moved > moved) && late < n:
 				moved = p.Moved
-				publish("", "q", late) // as if it was on its way since before the pause
+				w.publishID("", "q", late) // as if it was on its way since before the pause
 				late++
 			case p.Now.Action == admin.ActionEmpty && !ended:
 				ended = true
-				publish("x", "", n)
+				w.publishID("x", "", n)
 			}
 		}})
 		if err != nil {
@@ -318,12 +363,7 @@ func TestMigrateInOrderWaitsForLateOnes(t *testing.T) {
 		if late != n || !ended {
 			t.Fatalf("%d messages came late, want %d", late, n)
 		}
-		for i := range n + 1 {
-			d, ok, err := w.ch.Get("q", true)
-			if err != nil || !ok || d.MessageId != fmt.Sprint(i) {
-				t.Fatalf("message %d: got %q, %v, %v", i, d.MessageId, ok, err)
-			}
-		}
+		w.wantIDs("q", n+1)
 	})
 }
 

@@ -62,7 +62,7 @@ func (l *lanes) publish(s *site, keys int) {
 	for k := range keys {
 		key := fmt.Sprint("order.", k)
 		l.running.Go(func() {
-			tick := time.NewTicker(5 * time.Millisecond) // so that there are not too many to handle
+			tick := time.NewTicker(15 * time.Millisecond) // so that there are not too many to handle
 			defer tick.Stop()
 			for n := 0; ctx.Err() == nil; <-tick.C {
 				err := client.Publish(s.ctx, rehop.Message{ID: fmt.Sprint(key, "/", n), Exchange: "order", Key: key, Body: []byte(id(n))})
@@ -180,15 +180,19 @@ func TestMigrateToOrdered(t *testing.T) {
 	}
 }
 
-func moveToOrdered(t *testing.T, r *lab.Rabbit, before func(*rehop.Subscriber)) {
+func moveToOrdered(t *testing.T, r *lab.Rabbit, change func(*rehop.Subscriber)) {
 	s := newSite(t, r)
-	s.apply(plan(t, orders(before)))
+	s.apply(plan(t, orders(change)))
 	const keys, each = 6, 40
 	l := newLanes()
 	l.publish(s, keys)
 	l.await(t, "some messages before", l.allSent(keys, each))
 	want := plan(t, orders(ordered))
-	m := s.migrate(want, "orders", admin.MigrateOptions{})
+	moved, before := make(map[admin.Action]int), 0
+	m := s.migrate(want, "orders", admin.MigrateOptions{Progress: func(p admin.MigrationProgress) {
+		moved[p.Now.Action] += p.Moved - before
+		before = p.Moved
+	}})
 	if !strings.Contains(m.String(), `declare what is missing for queue "orders": queue "orders.held"`) {
 		t.Errorf("the held queue is not among the steps:\n%s", m)
 	}
@@ -211,6 +215,7 @@ func moveToOrdered(t *testing.T, r *lab.Rabbit, before func(*rehop.Subscriber)) 
 	}))
 	l.await(t, "some messages afterwards", l.allSent(keys, more+each))
 	l.audit(t, 0)
+	t.Logf("moved in each step: %v", moved) // a message that is moved to empty the queue has come after the pause
 }
 
 // A migration that is interrupted at every step, by turns in an orderly way and by the loss of its connections, keeps the order, too. What was
