@@ -89,8 +89,16 @@ func (w *worker) take(n int, fixed bool) []delivery {
 	s.Prefetch = 1
 	s.ExclusiveConsumer = w.classic // so that the one consumer is not replaced by another one when it has shown that it lives
 	s.Handler = rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
-		if int(taken.Add(1)) == n { // another one must not come, not even this one again: the consumer ends before it is settled
+		switch k := int(taken.Add(1)); {
+		case k > n: // on a busy machine, from a quorum queue: it goes back, and no attempt is used
 			sub := <-begun
+			begun <- sub
+			go func() { _ = sub.Stop() }() // which makes that the drain ends
+			<-ctx.Done()
+			return ctx.Err()
+		case k == n: // another one must not come, not even this one again: the consumer ends before it is settled
+			sub := <-begun
+			begun <- sub
 			go func() { ended <- sub.Drain(context.WithoutCancel(ctx)) }()
 			if err := w.awaitNoConsumer(ctx); err != nil {
 				return err
@@ -107,7 +115,7 @@ func (w *worker) take(n int, fixed bool) []delivery {
 }
 
 // awaitNoConsumer waits until nobody consumes from the queue. A quorum queue counts a consumer until its messages are settled, so
-// there it does not; what fails there comes back much later than a consumer ends.
+// there it does not; what fails there mostly comes back later than a consumer ends.
 func (w *worker) awaitNoConsumer(ctx context.Context) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
