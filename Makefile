@@ -99,6 +99,9 @@ faults-sql: ## each database's server killed 150 times and more under load, with
 faults-sql-baseline: services ## the same test of an outbox and an inbox with seeded bugs, each of which must be caught
 	@cd integration && REHOP_FAULTS=baseline $(GO) test ./boxfaults -run '^TestDatabaseKillsBaseline$$' -count=1 -v -timeout=120m
 
+faults-seeded: services ## the tests of the promises with twelve bugs that lose or multiply messages, each of which must be caught within 20 runs
+	@eval "$$(scripts/services env)"; cd integration && REHOP_FAULTS=baseline $(GO) test ./seeded -run '^TestBugsAreFound$$' -count=1 -v -timeout=180m
+
 stress: $(STRESS) $(if $(findstring integration,$(PACKAGES)),services) ## each package's tests again and again, with few and many threads, on a busy machine; ends with what failed how often. PACKAGES, ROUNDS, PROCS, LOAD and RUN choose
 	@eval "$$(scripts/services env)"; GOWORK=$(CURDIR)/integration/go.work $(STRESS) $(RACE) -rounds $(ROUNDS) -procs $(PROCS) -load $(LOAD) -run '$(RUN)' $(PACKAGES)
 
