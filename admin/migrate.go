@@ -56,7 +56,7 @@ type MigrateOptions struct {
 	KeepOrder bool
 	// Settle is for how long no message must have arrived in the queue before it is deleted. Choose more if publishers that use the name
 	// of the queue publish seldom. In any case the queue is deleted only when the broker's statistics, which must be newer than its last
-	// message, show no unacked messages; RabbitMQ takes up to about 15 s for that. Default: 12 s.
+	// message, show no unacked messages; RabbitMQ takes up to about 20 s for that. Default: 12 s.
 	Settle time.Duration
 	// Progress is called at each step, and while messages are moved. Default: none.
 	Progress func(MigrationProgress)

@@ -351,6 +351,7 @@ func TestMigrateInOrderWaitsForLateOnes(t *testing.T) {
 			case p.Now.Action == admin.ActionClose && (late == 0 || p.Moved > moved) && late < n:
 				moved = p.Moved
 				w.publishID("", "q", late) // as if it was on its way since before the pause
+				w.depth("q")               // the broker has it
 				late++
 			case p.Now.Action == admin.ActionEmpty && !ended:
 				ended = true

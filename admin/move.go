@@ -215,7 +215,7 @@ func (m *move) moveUntilEmpty(ctx context.Context) error {
 		}
 		end, err := m.waitUntilQuiet(ctx, failed)
 		if err != nil {
-			return err
+			return errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
 		}
 		if end != messagesCame {
 			// What consumers had meanwhile may wait for its next attempt now, in a queue that did not exist before.
@@ -264,11 +264,10 @@ func (m *move) waitUntilQuiet(ctx context.Context, failed map[string]error) (qui
 		}); err != nil {
 			return messagesCame, err
 		}
-		late := time.Since(began) >= m.options.Timeout
 		switch {
 		case left.ready > 0:
 			return messagesCame, nil
-		case left.away > 0 && late:
+		case left.away > 0 && time.Since(began) >= m.options.Timeout:
 			return consumersKeep, nil
 		case left.away > 0:
 			m.await(fmt.Sprintf("%d messages that consumers of the source have", left.away))
@@ -277,8 +276,8 @@ func (m *move) waitUntilQuiet(ctx context.Context, failed map[string]error) (qui
 		case time.Since(quiet) < m.options.Settle:
 		case left.unsure == "":
 			return isEmpty, nil
-		case late && time.Since(quiet) >= statisticsLimit:
-			return messagesCame, fmt.Errorf("%w of queue %q for %v: consumers of the source may have some; every message that was ready has been moved", errNoStatistics, left.unsure, statisticsLimit)
+		case left.silent != "":
+			return messagesCame, fmt.Errorf("%w of queue %q for %v: consumers of the source may have messages of it", errNoStatistics, left.silent, statisticsLimit)
 		default:
 			m.await(fmt.Sprintf("the source to show whether consumers have messages of queue %q", left.unsure))
 		}
@@ -291,14 +290,12 @@ func (m *move) waitUntilQuiet(ctx context.Context, failed map[string]error) (qui
 // errNoStatistics: nobody knows whether messages are left.
 var errNoStatistics = errors.New("the management API shows no new figures")
 
-// statisticsLimit is for how long new statistics are awaited. A broker shows them after about 20 s, or it collects none.
-const statisticsLimit = 2 * time.Minute
-
 // leftOver is what the source still has.
 type leftOver struct {
 	ready  int
 	away   int    // unacked or delayed, as far as the broker shows
 	unsure string // a queue of which the broker has not shown yet whether some are away
+	silent string // one of which it shows no new figures at all
 }
 
 // countLeft counts the messages of the source that are to be moved. Queues that have failed are only entered in the balance.
@@ -328,6 +325,9 @@ func (m *move) countLeft(ctx context.Context, failed map[string]error, watched m
 		left.ready, left.away = left.ready+depth.Messages, left.away+away
 		if !sure {
 			left.unsure = q.Name
+			if watched[q.Name].areMissing() {
+				left.silent = q.Name
+			}
 		}
 	}
 	return left, nil

@@ -15,6 +15,12 @@ function addLocalTimes(root) {
   }
 }
 
+// shownTime is a moment as the page shows times.
+function shownTime(at) {
+  if (document.documentElement.dataset.times === "local") return localTime.format(at);
+  return at.toISOString().slice(0, 19).replace("T", " ") + " UTC";
+}
+
 function addTimesSwitch() {
   const form = document.getElementById("times");
   if (form) form.hidden = false;
@@ -52,7 +58,7 @@ function follow() {
   const show = async (event) => {
     const now = JSON.parse(event.data);
     if (now.error) return state(now.error);
-    const current = "Live, as of " + new Date(now.at).toLocaleTimeString();
+    const current = "Live, as of " + shownTime(new Date(now.at));
     if (now.shape !== live.dataset.shape) {
       if (loading) return;
       loading = true;

@@ -67,7 +67,7 @@ func TestColors(t *testing.T) {
 	}
 }
 
-// Times are in UTC or in the time zone of the browser, by a switch that needs no pointer, on all pages and in those parts that are updated later.
+// Times are in UTC or in the time zone of the browser, by a switch that needs no pointer, on all pages.
 func TestTimes(t *testing.T) {
 	p := newPlace(t)
 	p.subscribe("orders")

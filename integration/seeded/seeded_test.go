@@ -27,7 +27,7 @@ func TestBugsFit(t *testing.T) {
 	}
 }
 
-// TestBugsAreFound builds the test of each promise with a bug in the product, and runs it until it finds the bug.
+// TestBugsAreFound builds the test of each promise with a bug, and runs it until it finds the bug.
 func TestBugsAreFound(t *testing.T) {
 	if os.Getenv("REHOP_FAULTS") != "baseline" {
 		t.Skip("make faults-seeded runs it")

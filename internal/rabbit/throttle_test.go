@@ -145,7 +145,10 @@ func TestThrottleDividesNoDestination(t *testing.T) {
 			}
 		}
 	})
-	for seen := map[bool]int{}; (seen[true] < 100 || seen[false] < 100) && ctx.Err() == nil; {
+	for seen := map[bool]int{}; seen[true] < 100 || seen[false] < 100; {
+		if ctx.Err() != nil {
+			t.Fatalf("inconclusive: some waited %d times, and none %d times", seen[true], seen[false])
+		}
 		atOnce, later, pause := s.split(items, some)
 		if len(atOnce) > 0 && len(later) > 0 || (len(later) > 0) != (pause > 0) {
 			t.Fatalf("%d are sent at once and %d after %v, want all together", len(atOnce), len(later), pause)
