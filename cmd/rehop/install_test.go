@@ -53,7 +53,7 @@ func TestModulesAgree(t *testing.T) {
 // The go command reads go.mod of all that the modules of a workspace depend on, before it compiles the first package. The tests of module integration
 // depend on other clients, drivers and mappers, so the module is not in the workspace in which people try rehop.
 func TestWorkspaceIsSmall(t *testing.T) {
-	edit := exec.Command("go", "work", "edit", "-json")
+	edit := exec.Command("go", "work", "edit", "-json", "go.work")
 	edit.Dir = "../.."
 	var work struct{ Use []struct{ DiskPath string } }
 	if err := json.Unmarshal([]byte(outputOf(t, edit)), &work); err != nil {
